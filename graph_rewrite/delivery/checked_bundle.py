@@ -121,9 +121,7 @@ class GeneralBundle:
         def fill(staged: Path) -> None:
             path = self.general.write_to(staged / GENERAL)
             model = BundleModel(GENERAL, digest_of(path), self.general.deployment)
-            # As the folder lists them: `./weights.bin` is the file `weights.bin`.
-            names = {Path(os.path.normpath(name)).as_posix() for name in weight_files(path)}
-            weights = {name: digest_of(staged / name) for name in sorted(names)}
+            weights = {name: digest_of(staged / name) for name in weight_files(path)}
             _write_manifest(Bundle(staged, model, (), weights), staged)
 
         return _put(folder, fill, finish)

@@ -22,12 +22,13 @@ from graph_rewrite.system.atomic_files import remove_unfinished, unfinished_name
 
 
 def weight_files(model: Path) -> list[str]:
-    """Return the names of the files with the weights of a model, relative to its folder, sorted; none is read."""
+    """Return the names of the files with the weights of a model, relative to its folder and as that lists them
+    (`./weights.bin` is `weights.bin`), sorted; none is read."""
     proto = onnx.load(model, format="protobuf", load_external_data=False)
     bodies = [proto.graph.node, *(function.node for function in proto.functions)]
     tensors = [*_of_graph(proto.graph), *(t for body in bodies for node in body for t in _of_node(node))]
     entries = [entry for tensor in tensors for entry in tensor.external_data]
-    return sorted({entry.value for entry in entries if entry.key == "location"})
+    return sorted({Path(os.path.normpath(entry.value)).as_posix() for entry in entries if entry.key == "location"})
 
 
 def data_files_of(path: Path) -> set[Path]:

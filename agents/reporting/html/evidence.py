@@ -10,8 +10,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import onnx
-
 from agents.conclusion.recordings import actions_file
 from agents.core.base import Action, OptimizationResult
 from agents.reporting.html.report import NearMiss, OptimizationReport, RewriteDetails
@@ -22,6 +20,7 @@ from graph_rewrite.delivery.footprint import ModelFootprint, footprint
 from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.latency.device import cpu_model, gpu_model
+from graph_rewrite.onnx_files.weight_files import weight_files
 from graph_rewrite.operators.input_ranges import index_ranges
 from graph_rewrite.operators.input_types import element_shapes
 from graph_rewrite.operators.usual_values import settled_values
@@ -159,9 +158,7 @@ def _operators(graph: Graph) -> dict[str, int]:
 
 def _file_bytes(path: Path) -> int:
     """Return the bytes of a model file and of the files of weights that it refers to."""
-    model = onnx.load(path, load_external_data=False)
-    names = {entry.value for t in model.graph.initializer for entry in t.external_data if entry.key == "location"}
-    beside = [path.parent / name for name in names]
+    beside = [path.parent / name for name in weight_files(path)]
     return sum(file.stat().st_size for file in (path, *beside) if file.is_file())
 
 
