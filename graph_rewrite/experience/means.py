@@ -62,7 +62,7 @@ def _node_class(op: str, attrs: Mapping[str, Any], shape: Sequence[int]) -> str:
     ]
     groups = attrs.get("group", 1)
     if groups != 1:
-        each = shape[0] // groups if shape else 0
+        each = shape[1] // groups if len(shape) > 1 else 0  # of the results' channels, which follow the batch
         texts.append("depthwise" if each == 1 else f"groups of {_power(each)}")
     return " ".join([*texts, *(str(_power(size)) for size in shape)])
 

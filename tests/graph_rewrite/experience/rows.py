@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from graph_rewrite.experience.records import LabelRow, SharedPart, canonical
@@ -14,10 +16,10 @@ CONTEXT: dict[str, Any] = {
 
 def made_up(
     number: int = 0, rules: tuple[str, ...] = ("R",), family: str = "f", saved: float = 1e-3, taken: int = 1000,
-    shape: tuple[int, ...] = (1, 8), model: str = "",
+    shape: tuple[int, ...] = (1, 8), model: str = "", op: str = "Relu", attrs: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[LabelRow, list[SharedPart]]:  # fmt: skip
     """Return a label and its parts: a window of one operator in a model of 10 ms."""
-    node = {"op": "Relu", "in": ["i0"], "out": [[1, *shape]]}
+    node = {"op": op, **({"attrs": dict(attrs)} if attrs else {}), "in": ["i0"], "out": [[1, *shape]]}
     window = SharedPart.of(
         "window",
         {"fingerprint": str(shape), "opset": 20, "domains": {}, "inputs": [[1, *shape]], "constants": {},

@@ -55,15 +55,21 @@ def test_known_effects_are_learnt_and_hold_in_families_that_were_not_seen() -> N
 @pytest.mark.parametrize(
     ("groups", "channels", "said"),
     [
-        (1, 64, "Conv 6 4"),
-        (64, 64, "Conv depthwise 6 4"),
-        (8, 64, "Conv groups of 3 6 4"),
-        (64, 192, "Conv groups of 2 6 4"),
+        (1, 64, "Conv 1 6 4"),
+        (64, 64, "Conv depthwise 1 6 4"),
+        (8, 64, "Conv groups of 3 1 6 4"),
+        (64, 192, "Conv groups of 2 1 8 4"),
     ],
 )
 def test_classes_of_shapes_tell_how_many_channels_a_group_has(groups: int, channels: int, said: str) -> None:
-    classed = class_of_nodes([("Relu", {}, (64, 16)), ("Conv", {"group": groups}, (channels, 16))])
-    assert classed == said.replace("6 4", f"{round(math.log2(channels))} 4")
+    nodes = [("Relu", {}, (2, 64, 16)), ("Conv", {"group": groups}, (2, channels, 16))]
+    assert class_of_nodes(nodes) == said
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_a_depthwise_convolution_is_one_at_any_batch(batch: int) -> None:
+    label = _label(op="Conv", attrs={"group": 32}, shape=(batch, 32, 7, 7))
+    assert shape_class(label) == f"Conv depthwise {int(math.log2(batch))} 5 3 3"
 
 
 def test_families_are_left_out_in_parts() -> None:
