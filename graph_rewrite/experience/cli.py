@@ -108,13 +108,14 @@ def _merge(arguments: MergeArguments) -> int:
         raise UserError("name the stores or exports to merge")
     store = ExperienceStore(store_of(arguments.store))
     try:
-        new = merge(arguments.sources, store)
+        merged = merge(arguments.sources, store)
     finally:
         store.close()
     if arguments.json:
-        print(json.dumps({"file": str(store.path), "new_labels": new}))
+        print(json.dumps({"file": str(store.path), "new_labels": merged.new_labels, "left_out": merged.left_out}))
     else:
-        print(f"{store.path}: {new} new labels")
+        print(f"{store.path}: {merged.new_labels} new labels")
+        _tell_left_out(merged.left_out)
     return 0
 
 

@@ -24,7 +24,7 @@ from graph_rewrite.experience.records import (
     canonical,
     complete,
 )
-from graph_rewrite.experience.store import ExperienceStore
+from graph_rewrite.experience.store import ExperienceStore, check_store, stored_rows
 from graph_rewrite.system.atomic_files import replace_file
 
 FORMAT = "rewritegym.experience"
@@ -44,7 +44,7 @@ class StoredRows:
 
 
 def rows_of(path: Path) -> StoredRows:
-    """Return the rows of a store or of an export.
+    """Return the rows of a store or of an export, which is only read.
 
     Raises:
         UserError: there is no such file, it is neither, it is damaged, or of a later version.
@@ -58,11 +58,7 @@ def rows_of(path: Path) -> StoredRows:
         return _read_export(path)
     if begin != _SQLITE:
         raise UserError(f"{path}: this is neither a store of experience nor an export of one")
-    store = ExperienceStore(path)
-    try:
-        return needed(*store.rows())
-    finally:
-        store.close()
+    return needed(*stored_rows(path))
 
 
 def labels_of(path: Path) -> Iterator[Label]:
@@ -121,18 +117,30 @@ def exported(rows: StoredRows) -> bytes:
     return lzma.compress(text.encode(), preset=PRESET)
 
 
-def merge(sources: Iterable[Path], store: ExperienceStore) -> int:
-    """Add the rows of stores or exports to a store; return the number of labels that were new. What is there already
-    stays, so that merging again, or in another order, changes nothing.
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What a merge has done."""
+
+    new_labels: int
+    """Labels that were not in the store before."""
+    left_out: int
+    """Rows of the sources that are damaged or lack a part."""
+
+
+def merge(sources: Iterable[Path], store: ExperienceStore) -> Merged:
+    """Add the rows of stores or exports to a store. What is there already stays, so that merging again, or in another
+    order, changes nothing.
 
     Raises:
-        UserError: a source cannot be read, or the store cannot be written; earlier sources are merged then.
+        UserError: the store's file is something else, or cannot be written; or a source cannot be read: earlier ones
+            are merged then.
     """
-    found = 0
+    check_store(store.path)
+    new = left_out = 0
     for source in sources:
         rows = rows_of(source)
-        found += store.merge(rows.labels, rows.parts)
-    return found
+        new, left_out = new + store.merge(rows.labels, rows.parts), left_out + rows.left_out
+    return Merged(new, left_out)
 
 
 def _read_export(path: Path) -> StoredRows:

@@ -31,7 +31,7 @@ class ExperienceLog:
         """Seconds of processor time that describing and writing them took."""
         self._labels: list[LabelRow] = []
         self._parts: dict[str, SharedPart] = {}
-        self._written: set[str] = set()
+        self._written: dict[str, SharedPart] = {}
         self._flushed = clock()
 
     @classmethod
@@ -72,9 +72,9 @@ class ExperienceLog:
         if self._labels and self.store is not None:
             shrunk = self.store.shrunk
             if self.store.append(self._labels, self._parts.values()):
-                self._written |= self._parts.keys()
-            if self.store.shrunk > shrunk:  # parts that old labels alone named are gone
-                self._written.clear()
+                self._written |= self._parts
+            if self.store.shrunk > shrunk:  # parts that old labels alone named are gone, whoever dropped these
+                self.store.append(self._labels, self._written.values())
         self._labels, self._parts, self._flushed = [], {}, self._clock()
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.records import SCHEMA_VERSION, Label, LabelRow, SharedPart, complete
 from graph_rewrite.latency.cache import default_cache_path
-from graph_rewrite.latency.database import SharedDatabase
+from graph_rewrite.latency.database import BUSY_TIMEOUT_S, SharedDatabase
 
 T = TypeVar("T")
 
@@ -40,6 +40,8 @@ _SCHEMA = (
 )
 _ADD_LABEL = """INSERT INTO label VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE
                 SET taken = excluded.taken, checksum = excluded.checksum WHERE excluded.taken < label.taken"""
+
+_COUNT_SHRUNK = "INSERT INTO about VALUES ('shrunk', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
 
 
 class NewerSchemaError(sqlite3.OperationalError):
@@ -77,7 +79,8 @@ class ExperienceStore:
         )  # fmt: skip
         self._appended = 0
         self.shrunk = 0
-        """How often old labels were dropped, and parts that no label names any more."""
+        """How often any process has dropped old labels, and parts that no label names any more, as of the last
+        `append`."""
 
     @property
     def off_because(self) -> str:
@@ -93,7 +96,8 @@ class ExperienceStore:
             self._appended += len(rows)
             if self._appended >= LOOK_EVERY:
                 self._appended = 0
-                self.shrunk += _shrink(connection, self.most_bytes)
+                _shrink(connection, self.most_bytes)
+            self.shrunk = _shrunk(connection)
             return True
 
         return self._database.attempt(write) is not None
@@ -156,6 +160,44 @@ class ExperienceStore:
             raise UserError(f"{self.path}: the store of experience cannot be used: {error}") from error
 
 
+def stored_rows(path: Path) -> tuple[list[LabelRow], list[SharedPart], int]:
+    """Return what `ExperienceStore.rows` does of a file that is only read: one that is damaged, or of another program,
+    stays as it is.
+
+    Raises:
+        UserError: there is no such file, it is no store, it is damaged, or of a later version.
+    """
+    try:
+        with closing(_connected(path)) as connection:
+            _check_schema(connection)
+            return _read(connection)
+    except sqlite3.Error as error:
+        raise UserError(f"{path}: this is no store of experience, or it is damaged: {error}") from error
+
+
+def check_store(path: Path) -> None:
+    """Check that rows may be added to a file: there is none yet, it is empty, or it is a store.
+
+    Raises:
+        UserError: it is something else, damaged, or of a later version.
+    """
+    try:
+        if not path.exists() or path.stat().st_size == 0:
+            return
+        with closing(_connected(path)) as connection:
+            _check_schema(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise UserError(
+            f"{path}: this is no store of experience, or it is damaged: {error}; name another file"
+        ) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """Return a connection that reads only. Where the folder cannot be written, nobody changes the file meanwhile."""
+    immutable = "" if os.access(path.absolute().parent, os.W_OK) else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{immutable}", uri=True, timeout=BUSY_TIMEOUT_S)
+
+
 def _check_schema(connection: sqlite3.Connection) -> None:
     row = connection.execute("SELECT value FROM about WHERE name = 'schema'").fetchone()
     if row is not None and row[0] > SCHEMA_VERSION:
@@ -195,14 +237,19 @@ def _read(connection: sqlite3.Connection) -> tuple[list[LabelRow], list[SharedPa
     return labels, parts, damaged
 
 
-def _shrink(connection: sqlite3.Connection, most_bytes: int) -> bool:
-    """Drop the oldest labels, and the parts that no label names any more, where the file is too large; return whether
-    it was. Their pages are used again, so that the file does not grow."""
+def _shrunk(connection: sqlite3.Connection) -> int:
+    row = connection.execute("SELECT value FROM about WHERE name = 'shrunk'").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _shrink(connection: sqlite3.Connection, most_bytes: int) -> None:
+    """Drop the oldest labels, and the parts that no label names any more, where the file is too large. Their pages are
+    used again, so that the file does not grow."""
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     if (pages - free) * size <= most_bytes:
-        return False
+        return
     with connection:
         dropped = int(_count(connection) * (1.0 - KEPT))
         oldest = "SELECT id FROM label ORDER BY taken, id LIMIT ?"
@@ -218,4 +265,4 @@ def _shrink(connection: sqlite3.Connection, most_bytes: int) -> bool:
                     named.update((body["window"], body["model"]))
         gone = [(name,) for (name,) in connection.execute("SELECT id FROM part").fetchall() if name not in named]
         connection.executemany("DELETE FROM part WHERE id = ?", gone)
-    return True
+        connection.execute(_COUNT_SHRUNK)

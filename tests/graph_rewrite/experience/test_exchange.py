@@ -1,6 +1,9 @@
 """Exports: the same bytes for the same rows; merging: the same store whatever comes first, and again."""
 
 import lzma
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience import ExperienceStore
-from graph_rewrite.experience.exchange import export, exported, labels_of, merge, needed, rows_of
+from graph_rewrite.experience.exchange import Merged, export, exported, labels_of, merge, needed, rows_of
 from graph_rewrite.experience.statistics import statistics_of
 from tests.graph_rewrite.experience.rows import made_up
 
@@ -49,8 +52,8 @@ def test_merging_is_idempotent_and_knows_no_order(tmp_path: Path, parts: list[li
         store = ExperienceStore(tmp_path / f"{name}.sqlite3")
         store.path.unlink(missing_ok=True)
         order.shuffle(files)  # type: ignore[attr-defined]
-        assert merge(files, store) == len({n for numbers in parts for n in numbers})
-        assert merge(files, store) == 0
+        assert merge(files, store) == Merged(len({n for numbers in parts for n in numbers}), 0)
+        assert merge(files, store) == Merged(0, 0)
         export(store.path, tmp_path / f"{name}.xz")
         merged.append((tmp_path / f"{name}.xz").read_bytes())
         store.close()
@@ -81,6 +84,47 @@ def test_a_damaged_export_is_refused_and_nothing_is_merged(tmp_path: Path, where
     with pytest.raises(UserError, match=r"x\.xz"):
         merge([tmp_path / "x.xz"], target)
     assert not target.path.exists()
+
+
+def _other_database(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+
+
+def _damaged_database(path: Path) -> None:
+    content = bytearray(store_with(path, [0, 1, 2]).path.read_bytes())
+    content[100:4096] = b"\xff" * 3996
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("write", [_other_database, _damaged_database])
+def test_a_database_that_is_no_sound_store_is_refused_and_stays_as_it_is(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    write(tmp_path / "x.sqlite3")
+    before = (tmp_path / "x.sqlite3").read_bytes()
+    sound = store_with(tmp_path / "sound.sqlite3", [0])
+    with pytest.raises(UserError, match=r"x\.sqlite3: this is no store of experience, or it is damaged"):
+        rows_of(tmp_path / "x.sqlite3")
+    with pytest.raises(UserError, match="name another file"):
+        merge([sound.path], ExperienceStore(tmp_path / "x.sqlite3"))
+    assert (tmp_path / "x.sqlite3").read_bytes() == before
+    assert not list(tmp_path.glob("*.corrupt-*"))
+
+
+def test_a_store_of_a_later_version_is_not_added_to(tmp_path: Path) -> None:
+    later = store_with(tmp_path / "x.sqlite3", [0])
+    with closing(sqlite3.connect(later.path)) as connection, connection:
+        connection.execute("UPDATE about SET value = 99")
+    with pytest.raises(UserError, match="update RewriteGym"):
+        merge([store_with(tmp_path / "y.sqlite3", [1]).path], later)
+
+
+def test_damaged_rows_of_what_is_merged_are_counted(tmp_path: Path) -> None:
+    store = store_with(tmp_path / "x.sqlite3", [0, 1, 2])
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        connection.execute("UPDATE label SET checksum = 'x' WHERE id = (SELECT min(id) FROM label)")
+    assert merge([store.path], ExperienceStore(tmp_path / "y.sqlite3")) == Merged(2, 1)
 
 
 @pytest.mark.parametrize(

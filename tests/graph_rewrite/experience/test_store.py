@@ -213,3 +213,20 @@ def test_a_window_that_was_dropped_is_written_again(tmp_path: Path, monkeypatch:
     log.add(*made_up(5000, taken=5000, shape=(1, 1)))
     log.close()
     assert max(label.taken for label in log.store.labels()) == 5000
+
+
+def test_a_window_that_another_process_dropped_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = ExperienceLog(ExperienceStore(tmp_path / "x.sqlite3"))
+    assert log.store is not None
+    log.add(*made_up(0, taken=0, shape=(1, 1)))
+    log.flush()
+    monkeypatch.setattr("graph_rewrite.experience.store.LOOK_EVERY", 1024)
+    other = ExperienceStore(log.store.path, most_bytes=100_000)
+    pairs = [made_up(number, taken=number, shape=(1, number + 1)) for number in range(1, 1025)]
+    assert other.append([row for row, _ in pairs], [part for _, parts in pairs for part in parts])
+    assert min(label.taken for label in other.labels()) > 0
+    log.add(*made_up(5000, taken=5000, shape=(1, 1)))
+    log.close()
+    assert max(label.taken for label in other.labels()) == 5000
