@@ -108,7 +108,8 @@ def run_command(main: Callable[[], int]) -> int:
         return EXIT_BROKEN_PIPE
     except (UserError, MachineError, OSError) as error:
         # An OSError without a number is no answer of the operating system but something that a library made up.
-        if isinstance(error, OSError) and error.errno is None and not isinstance(error, FileNotFoundError):
+        meant = isinstance(error, UserError | MachineError | FileNotFoundError)
+        if isinstance(error, OSError) and error.errno is None and not meant:
             raise
         print(f"error: {error}{_where_room_lacks(error)}", file=sys.stderr)
         return EXIT_USAGE

@@ -10,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.util import Finalize
 from pathlib import Path
 
+from graph_rewrite.errors import MachineError
 from graph_rewrite.latency import LockTimeout, MachineLock
 from graph_rewrite.system.scratch import WORKSPACE
 
@@ -47,11 +48,11 @@ def roomiest(places: Iterable[Path], wanted: int = WANTED_BYTES) -> Path:
     """Return the first writable folder with `wanted` bytes free, or else the one with the most.
 
     Raises:
-        OSError: none of them is a writable folder.
+        MachineError: none of them is a writable folder.
     """
     usable = [place for place in places if place.is_dir() and os.access(place, os.W_OK)]
     if not usable:
-        raise OSError(f"no writable folder for temporary models; name one by setting {VARIABLE}")
+        raise MachineError(f"no writable folder for temporary models; name one by setting {VARIABLE}")
     free = {place: shutil.disk_usage(place).free for place in usable}
     return next((place for place in usable if free[place] >= wanted), max(usable, key=lambda place: free[place]))
 

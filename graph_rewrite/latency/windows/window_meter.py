@@ -197,7 +197,8 @@ class WindowMeter:
             while True:
                 begin, first = unblocked_time(), not blocks
                 with self._lock:
-                    paths = paths or [materialize(graph, self.workspace) for graph in (pair.before, pair.after)]
+                    if first:
+                        paths += map(self._written, (pair.before, pair.after))
                     files = list(zip(paths, sides, strict=True))
                     blocks += self._batch(files, feeds, plan)
                     # The same again with the sides exchanged: where a session's memory lies depends on its turn, from
@@ -218,11 +219,15 @@ class WindowMeter:
                 # As many sessions as the rest of the budget has time for.
                 most = min(left, self.plan.instances)
                 plan = replace(self.plan, instances=most, min_instances=min(most, self.plan.min_instances))
-        except OSError as error:
-            raise NotTimed(f"a window cannot be written into {self.workspace}: {error}") from error
         finally:
             for path in paths:
                 path.unlink(missing_ok=True)
+
+    def _written(self, graph: Graph) -> Path:
+        try:
+            return materialize(graph, self.workspace)
+        except OSError as error:
+            raise NotTimed(f"a window cannot be written into {self.workspace}: {error}") from error
 
     def _is_none(self, timing: WindowTiming, pair: WindowPair, files: Sequence[tuple[Path, Deployment]]) -> bool:
         """Return whether the difference is noise, since ONNX Runtime runs the same for both sides."""

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from graph_rewrite.errors import InvalidRewriteError, MachineError, UserError
-from graph_rewrite.latency import BaselineError, ProviderError, WorkerStartError
+from graph_rewrite.latency import BaselineError, LockTimeout, ProviderError, WorkerStartError
 from graph_rewrite.system.commands import Command, Program, run_command
 
 
@@ -19,7 +19,7 @@ def failing(error: BaseException) -> int:
     [
         UserError("threads must be 1 or more"), MachineError("no such device"), ProviderError("no CUDA"),
         BaselineError("it crashed"), WorkerStartError("no Python"), FileNotFoundError("no such model"),
-        PermissionError(13, "not allowed"),
+        PermissionError(13, "not allowed"), LockTimeout("process 7 measures since an hour"),
     ],
 )  # fmt: skip
 def test_what_a_user_can_mend_is_one_line(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:

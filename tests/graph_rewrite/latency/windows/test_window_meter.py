@@ -8,9 +8,9 @@ import onnx
 import pytest
 
 from graph_rewrite import Graph, Rewriter, load
-from graph_rewrite.latency import Deployment, Latency, MeasurementCache, Plan
+from graph_rewrite.latency import Deployment, Latency, LockTimeout, MachineLock, MeasurementCache, Plan
 from graph_rewrite.latency.windows.window import changed_windows
-from graph_rewrite.latency.windows.window_meter import WindowMeter
+from graph_rewrite.latency.windows.window_meter import NotTimed, WindowMeter
 from graph_rewrite.onnx_files.loading import load as load_model
 from graph_rewrite.onnx_files.normalisation import normalise
 from tests.envs.fakes import tower_graph
@@ -176,3 +176,19 @@ def test_integer_inputs_of_a_region_stay_within_their_tables(
 def test_senseless_options_are_refused(options: dict[str, float], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="WindowMeter"):
         WindowMeter(workspace=tmp_path, **options)  # type: ignore[arg-type]
+
+
+def test_a_window_that_cannot_be_written_is_not_timed_and_a_lock_that_is_held_is_told(
+    slow: tuple[Graph, Graph], make_meter: Callable[..., WindowMeter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    (window,) = changed_windows(*slow)
+    with pytest.raises(NotTimed, match="cannot be written into"):
+        make_meter(workspace=tmp_path / "file").time(window)
+
+    def held(lock: MachineLock) -> MachineLock:
+        raise LockTimeout("process 7 has held it for an hour")
+
+    monkeypatch.setattr(MachineLock, "__enter__", held)
+    with pytest.raises(LockTimeout, match="process 7"):
+        make_meter().time(window)
