@@ -8,6 +8,7 @@ import numpy as np
 
 from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
+from graph_rewrite.errors import UserError
 from graph_rewrite.task.problem import Problem
 
 FRUITLESS_ROLLOUTS = 50
@@ -16,11 +17,17 @@ FRUITLESS_ROLLOUTS = 50
 
 class RandomAgent:
     """Takes rollouts of uniformly drawn candidates, each of at most `horizon` steps, every `measure_every`-th graph and
-    the last one measured."""
+    the last one measured.
+
+    Raises:
+        UserError: an option is less than 1.
+    """
 
     name = "random"
 
     def __init__(self, horizon: int = 10, measure_every: int = 1) -> None:
+        if horizon < 1 or measure_every < 1:
+            raise UserError(f"random: horizon and measure_every must be at least 1, got {horizon} and {measure_every}")
         self.horizon, self.measure_every = horizon, measure_every
 
     def optimize(

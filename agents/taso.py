@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agents.conclusion.conclude import conclude
 from agents.core.base import Action, Budget, OptimizationResult, Search, action_of
 from agents.searching.cost_model import GraphCost, SumOfOperators, operator_prices
-from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.deployment_search import reserved_applications, search_deployment
 from agents.searching.session_search import search_session
 from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
@@ -142,10 +142,7 @@ class TasoAgent:
 
     def _cheapest(self, search: Search) -> list[Ranked]:
         problem, budget = search.problem, search.budget
-        if self.deployment and budget.applications is not None and problem.rewriter.deployment:
-            reserved = min(RESERVED_APPLICATIONS, budget.applications // 2)
-        else:
-            reserved = 0
+        reserved = reserved_applications(search) if self.deployment else 0
 
         def stop() -> bool:
             limit = budget.applications

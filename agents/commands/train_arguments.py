@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
 from agents.commands.common import ModelArguments
-from agents.core.config import Config, load_config
+from agents.core.config import Config, ConfigError, load_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class TrainArguments(ModelArguments):
         config = load_config("windows", self.config, self.set) if self.windows else self.load()
         training = config.training
         if self.n_envs is not None:
+            if self.n_envs < 1:
+                raise ConfigError(f"--n-envs must be 1 or more, not {self.n_envs}")
             training = dataclasses.replace(training, n_envs=self.n_envs)
         if self.episodes is not None:
             training = dataclasses.replace(training, total_timesteps=self.episodes * _episode_steps(config))
@@ -85,7 +88,7 @@ class TrainArguments(ModelArguments):
 
 def resume_command(arguments: TrainArguments, run: Path) -> str:
     """The command line that goes on from a run, with all that was set in this one."""
-    words = ["python", "train.py"]
+    words = ["python", "train.py"] if Path(sys.argv[0]).name == "train.py" else ["rewritegym", "train"]
     plain = TrainArguments()
     for field in dataclasses.fields(arguments):
         value = getattr(arguments, field.name)

@@ -169,6 +169,10 @@ class ConfigError(UserError):
     """A setting that does not exist or has the wrong type; the message says where and what would be right."""
 
 
+_POSITIVE = {"env.horizon", "ppo.n_steps", "ppo.batch_size", "ppo.n_epochs", "training.n_envs"}
+"""Settings that are 1 or more."""
+
+
 def load_config(model: str = "", path: str | Path | None = None, settings: Iterable[str] = ()) -> Config:
     """Load default.yaml, then the model's own file if there is one, then `path`, then the parameters in the model's
     URI, then `key=value` settings.
@@ -271,6 +275,8 @@ def _convert(hint: Any, value: Any, place: str) -> Any:
         except ValueError as error:
             raise ConfigError(f"{place} must be a number, not {value!r}") from error
     if isinstance(hint, type) and isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        if isinstance(value, int) and value < 1 and place in _POSITIVE:
+            raise ConfigError(f"{place} must be 1 or more, not {value}")
         return value
     raise ConfigError(f"{place} must be {getattr(hint, '__name__', hint)}, not {value!r}")
 

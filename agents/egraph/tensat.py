@@ -9,7 +9,7 @@ from agents.core.base import Budget, OptimizationResult, Search
 from agents.core.records import Growth
 from agents.egraph.base import NodePrices, check_methods, matches_left, measure_extracted, source_nodes
 from agents.searching.cost_model import OperatorPrices
-from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.deployment_search import reserved_applications, search_deployment
 from agents.searching.session_search import search_session
 from graph_rewrite.egraph import Application, EGraph, apply_rule, from_graph
 from graph_rewrite.egraph.costs import NodeCost, SharedCostTracker, costed
@@ -91,7 +91,7 @@ class TensatAgent:
         """Saturate `egraph` within the limits and the search's budget; what was applied."""
         tracker = SharedCostTracker(egraph, cost)
         search.growth.append(Growth("", egraph.size, tracker.root_cost()))
-        reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
+        reserved = reserved_applications(search) if self.deployment else 0
         done: list[Application] = []
         for iteration in range(self.iterations):
             changed = False

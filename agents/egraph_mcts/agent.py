@@ -13,7 +13,7 @@ from agents.egraph.base import NodePrices, applications_left, check_methods, mea
 from agents.egraph_mcts.search import EXPLORATION, ConstructionOptions, ConstructionSearch
 from agents.egraph_mcts.simulation import ConstructionState
 from agents.searching.cost_model import OperatorPrices
-from agents.searching.deployment_search import RESERVED_APPLICATIONS, search_deployment
+from agents.searching.deployment_search import reserved_applications, search_deployment
 from agents.searching.session_search import search_session
 from graph_rewrite.egraph import EGraph, from_graph
 from graph_rewrite.egraph.extract import Method
@@ -117,7 +117,7 @@ class EGraphMCTSAgent:
     ) -> tuple[ConstructionState, ConstructionState]:
         """The e-graph that was built, and the one of least cost that any simulation passed."""
         deadline = self.share * search.allowed
-        reserved = RESERVED_APPLICATIONS if self.deployment and search.problem.rewriter.deployment else 0
+        reserved = reserved_applications(search) if self.deployment else 0
         begun: dict[int, float] = {}
 
         def grown(state: ConstructionState) -> None:

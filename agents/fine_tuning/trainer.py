@@ -14,7 +14,7 @@ from agents.effects.tabulating import tabulated
 from agents.fine_tuning.lessons import Rehearsal, fine_tuning_config, lesson
 from agents.ppo.checkpoint import Checkpoint, check_episodes, load_checkpoint, save_checkpoint
 from agents.ppo.progress import TrainingProgress
-from agents.ppo.training_state import TrainingState, load_state, save_state
+from agents.ppo.training_state import TrainingState, load_state, measured_on, save_state
 from agents.regional.agent import RegionalAgent
 from agents.regional.chains import Timer
 from agents.regional.options import RegionalOptions
@@ -144,7 +144,8 @@ class FineTuner:
 
     def save(self) -> None:
         """Write the state of the training beside the checkpoint, and the rewrites of the best graph."""
-        save_state(self.folder, TrainingState(self.options.uri, progress=replace(self.progress)))
+        progress, here = replace(self.progress), measured_on(self.problem.deployment)
+        save_state(self.folder, TrainingState(self.options.uri, progress=progress, measured_on=here))
         best = next(iter(self.starts), None)
         if best is not None and best.actions:
             recording = recording_or_none(self.problem, best.actions, best.graph)
@@ -237,6 +238,8 @@ class FineTuner:
         if state is None or state.trained_on != self.options.uri:
             return
         self.progress = state.progress
+        if state.measured_on not in ("", measured_on(self.problem.deployment)):
+            self.progress.best_speedup = 1.0
         # The windows of this model are told anew: they are a part of those that it learns from now.
         described = self._taught.description
         earlier = described.trained_on.partition(AFTER)[2] or described.trained_on

@@ -96,6 +96,7 @@ class TreeSearch(Generic[S]):
         self._rollouts, self._depth = rollouts, depth
         self._drawn_by = guide if rollouts == "policy" else uniform
         self._states: dict[str, S] = {root.key: root}
+        self._failed: set[str] = set()
 
     def run(self, descend: Callable[..., Selection]) -> Tree:
         """Simulate until the budget is spent, all states were seen, or nothing new is found any more."""
@@ -117,18 +118,21 @@ class TreeSearch(Generic[S]):
         if action is None:
             return mcts.backup(tree=tree, path=path, value=tree.nodes[key].known_value)
         state = self._game.step(self._states[key], action)
-        if state is None:
+        if state is None or state.key in self._failed:
             return mcts.discard(tree=tree, parent=key, action=action)
         known = tree.nodes.get(state.key)
         if known is not None:
             tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=known)
             return mcts.backup(tree=tree, path=(*path, (key, action)), value=known.known_value)
         latency = self._game.measure(state)
+        if not latency.ok:  # it has no value: one of 0 would be the end of the scale, where all others look alike
+            self._failed.add(state.key)
+            return mcts.discard(tree=tree, parent=key, action=action)
         state = state.measured(latency)
-        node = self._node(state, latency.speedup) if latency.ok else TreeNode(0.0)
+        node = self._node(state, latency.speedup)
         tree = mcts.expand(tree=tree, parent=key, action=action, key=state.key, node=node)
         self._states[state.key] = state
-        value = max(node.value, self._beyond(state, latency.speedup) if latency.ok else 0.0)
+        value = max(node.value, self._beyond(state, latency.speedup))
         return mcts.backup(tree=tree, path=(*path, (key, action)), value=value)
 
     def _node(self, state: S, speedup: float) -> TreeNode:

@@ -11,6 +11,7 @@ from typing import Any
 import onnx
 import onnx_ir
 from google.protobuf.message import EncodeError
+from onnx.external_data_helper import uses_external_data
 
 from graph_rewrite.errors import UserError
 
@@ -26,12 +27,14 @@ def as_file(model: Any, folder: Path, example_inputs: Any = None) -> Path:
         example_inputs: for a module, its positional arguments as a tuple, or its keyword arguments as a mapping.
 
     Raises:
-        UserError: a module without example inputs, or that PyTorch cannot export.
+        UserError: a module without example inputs, or that PyTorch cannot export; weights that are not there.
         TypeError: another kind of object.
     """
     if isinstance(model, (str, os.PathLike)):
         return Path(model)
     path = folder / "model.onnx"
+    if isinstance(model, onnx.ModelProto):
+        model = _inlined(model)
     if isinstance(model, onnx.ModelProto) and _is_small(model):
         onnx.save_model(model, str(path))
         return path
@@ -45,6 +48,31 @@ def as_file(model: Any, folder: Path, example_inputs: Any = None) -> Path:
     raise TypeError(
         f"a model is a path, an onnx.ModelProto, an onnx_ir.Model or a torch.nn.Module, not {type(model).__name__}"
     )
+
+
+def _inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model in memory whose initializers hold their elements: itself, or a copy of one that says that they lie
+    in files, where they do or would if it were saved.
+
+    Raises:
+        UserError: they are neither in the model nor in such a file of the working directory.
+    """
+    if not any(map(uses_external_data, model.graph.initializer)):
+        return model
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        if uses_external_data(tensor) and tensor.HasField("raw_data"):
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
+    try:
+        onnx.load_external_data_for_model(copy, os.getcwd())
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise UserError(
+            f"the weights of this onnx.ModelProto lie in files that the working directory does not have ({error}): "
+            "give the path of the model's file"
+        ) from error
+    return copy
 
 
 def _is_small(model: onnx.ModelProto) -> bool:
@@ -68,7 +96,7 @@ def _exported(model: Any, path: Path, example_inputs: Any) -> Path:
     arguments, named = ((), dict(example_inputs)) if isinstance(example_inputs, Mapping) else (example_inputs, None)
     if isinstance(arguments, torch.Tensor):
         arguments = (arguments,)
-    training = model.training
+    training = {module: module.training for module in model.modules()}
     try:
         torch.onnx.export(
             model.eval(), tuple(arguments), str(path), kwargs=named, dynamo=True, external_data=False, verbose=False
@@ -79,5 +107,6 @@ def _exported(model: Any, path: Path, example_inputs: Any) -> Path:
             "and give the file"
         ) from error
     finally:
-        model.train(training)
+        for module, mode in training.items():  # parts may be frozen by a mode of their own
+            module.training = mode
     return path

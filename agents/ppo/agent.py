@@ -142,7 +142,8 @@ class _Actor:
             done = terminated or truncated or not latency.ok or behind > patience
 
     def _budget_left(self) -> float:
-        return max(0.0, 1.0 - self._search.seconds / self._search.allowed)
+        allowed = self._search.allowed
+        return max(0.0, 1.0 - self._search.seconds / allowed) if allowed > 0.0 else 0.0
 
     def _gains(self, visit: Visit) -> bool:
         """Return whether a graph is clearly faster than the base; it is then the base of the rollouts to come.

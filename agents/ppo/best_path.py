@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agents.ppo.options import CLEAR
+from agents.ppo.training_state import measured_on
 from envs import GraphRewriteEnv
 from envs.observation import Observation
 from graph_rewrite.errors import UserError
@@ -154,12 +155,17 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
             return None
         tried = sorted(self._tried.get(self._end[0].hash, ()))
         keys = [step.key for step in self.path]
-        return {"keys": keys, "latency": self.latency.to_json(), "graph_hash": self._end[0].hash, "tried": tried}
+        return {
+            "keys": keys, "latency": self.latency.to_json(), "graph_hash": self._end[0].hash, "tried": tried,
+            "measured_on": measured_on(self._rewriting.problem.deployment),
+        }  # fmt: skip
 
     def go_on(self, record: Mapping[str, Any]) -> bool:
         """Take over the best path of an earlier training; false where its actions do not lead to its graph any more.
 
-        Its graphs are measured again, for the observations; its speed-up stands. Call `reset` afterwards.
+        Its graphs are measured again, for the observations; its speed-up stands. One that was measured with another
+        deployment or on another machine is measured anew, and false where the graph is not surely faster here. Call
+        `reset` afterwards.
 
         Raises:
             KeyError, TypeError, ValueError: the record is none.
@@ -179,6 +185,11 @@ class BestPath(gymnasium.Wrapper[Observation, int, Observation, int]):
                 return False
         if rewriting.graph.hash != end:
             return False
+        here = measured_on(rewriting.problem.deployment)
+        if record.get("measured_on", here) != here:
+            latency, tried = rewriting.problem.settle(rewriting.graph), set()
+            if not latency.ok or latency.lower_bound <= 1.0:
+                return False
         self._arrive(steps, observation, latency)
         self._tried[end] = tried
         return True

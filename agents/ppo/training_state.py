@@ -10,6 +10,8 @@ from typing import Any
 
 from agents.ppo.description import CheckpointError
 from agents.ppo.progress import TrainingProgress
+from graph_rewrite.latency import Deployment
+from graph_rewrite.latency.device import device_name
 from graph_rewrite.system.atomic_files import replace_file
 
 FILE = "training.json"
@@ -34,6 +36,13 @@ class TrainingState:
     paths: tuple[Mapping[str, Any], ...] = ()
     """What `BestPath.record` returned, for the environments that have a best path."""
     progress: TrainingProgress = field(default_factory=TrainingProgress)
+    measured_on: str = ""
+    """What `measured_on` says of the deployment of its best speed-up; empty where that is not known."""
+
+
+def measured_on(deployment: Deployment) -> str:
+    """Return a deployment and the hardware below it as text: speed-ups can be compared where it is the same."""
+    return f"{deployment.key} on {device_name(deployment.provider)}"
 
 
 def save_state(folder: Path, state: TrainingState) -> None:
@@ -58,7 +67,8 @@ def load_state(folder: Path) -> TrainingState | None:
         progress.curve = [(int(at), float(reward), float(best)) for at, reward, best in progress.curve]
         scale = RewardScale(**{name: float(value) for name, value in values["reward_scale"].items()})
         paths = tuple(dict(record) for record in values["paths"])
-        return TrainingState(str(values["trained_on"]), scale, paths, progress)
+        measured = str(values.get("measured_on", ""))
+        return TrainingState(str(values["trained_on"]), scale, paths, progress, measured)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{path}: no state of a training ({error!r}); remove it to go on with the policy alone"

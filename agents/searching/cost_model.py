@@ -109,19 +109,25 @@ class SumOfOperators:
 
     def __init__(self, prices: OperatorPrices, search: Search | None = None) -> None:
         self._prices, self._pricing = prices, Pricing(prices, search)
+        self._came_late = False
 
     def __call__(self, graph: Graph) -> float:
         return math.fsum(self.by_node(graph).values())
 
     def by_node(self, graph: Graph) -> dict[int, float]:
         """Milliseconds per node id; nodes that cannot be timed alone cost 0."""
-        return of_each_node(graph, self._prices.by_node, partial(self._price, graph))
+        self._came_late = False
+        found = of_each_node(graph, self._prices.by_node, partial(self._price, graph))
+        if self._came_late:  # a later search has time of its own
+            graph.memo.drop(self._prices.by_node)
+        return found
 
     def _price(self, graph: Graph, node: Node) -> float:
         spec = operator_of(graph, node)
         if spec is None or spec.is_constant:
             return 0.0
         ms = self._pricing.price(spec)
+        self._came_late |= ms is None
         return math.inf if ms is None else ms
 
 

@@ -11,7 +11,16 @@ from graph_rewrite.rewriting.deployment_choices import deployment_candidate, dep
 MARGIN = 0.003
 """A choice is kept where it gains more than this; less is noise."""
 RESERVED_APPLICATIONS = 14
-"""Applications that searches with a limit leave for this one: two rounds over all choices."""
+"""Applications that searches with a limit leave for this one, at most: two rounds over all choices."""
+
+
+def reserved_applications(search: Search) -> int:
+    """Return the applications that a search with a limit leaves for the choices of deployment: half of its own at most,
+    and none where there are no choices."""
+    limit = search.budget.applications
+    if limit is None or not search.problem.rewriter.deployment:
+        return 0
+    return min(RESERVED_APPLICATIONS, limit // 2)
 
 
 def search_deployment(

@@ -96,8 +96,9 @@ class Harness:
         if reasons := disturbed(outcomes):
             for run, reason in reasons.items():
                 self._tools.say(f"{run.model}, {run.contestant}, is repeated: {reason}")
+            disturbed_runs = [run for run in runs if run in reasons]
             again = partial(self._searched, reasons)
-            outcomes = carried_out(runs, self._folder, again, self._tools.searches_at_once, reasons)
+            outcomes |= carried_out(disturbed_runs, self._folder, again, self._tools.searches_at_once, reasons)
         return outcomes
 
     def _model_rows(self, model: str, searched: Mapping[Run, dict[str, Any]]) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 
 from benchmarks.protocol.contestants import ORIGINAL
-from benchmarks.protocol.judging.intervals import Interval, interquartile_mean, over_models
+from benchmarks.protocol.judging.intervals import interquartile_mean, over_models
 from benchmarks.protocol.table import Row, counts
 
 MANY_SEEDS = 5
@@ -20,12 +20,14 @@ Series = tuple[str, str, float | None]
 
 
 def ratios_by_model(rows: Sequence[Row]) -> dict[Series, dict[str, list[list[float]]]]:
-    """Return the log ratios of rows that count, by series and model: a list of sessions per seed. A kept original has
-    the ratio 1 in every session."""
+    """Return the log ratios of rows by series and model: a list of sessions per seed. A kept original has the ratio 1
+    in every session, and so has a run that failed, since its user keeps the original. Series of which no run counts are
+    left out."""
     found: dict[Series, dict[str, list[list[float]]]] = defaultdict(lambda: defaultdict(list))
+    counted = {_series(row) for row in rows if counts(row) and row["agent"] != ORIGINAL}
     for row in rows:
-        if counts(row) and row["agent"] != ORIGINAL:
-            found[row["kind"], row["agent"], row["budget_s"]][row["model"]].append(row["sessions"])
+        if _series(row) in counted:
+            found[_series(row)][row["model"]].append(row["sessions"] if counts(row) else [])
     for models in found.values():
         for runs in models.values():
             most = max(1, *map(len, runs))
@@ -33,9 +35,8 @@ def ratios_by_model(rows: Sequence[Row]) -> dict[Series, dict[str, list[list[flo
     return found
 
 
-def mean_of(models: dict[str, list[list[float]]]) -> Interval:
-    """Return the geometric mean over models with its interval."""
-    return over_models(models)
+def _series(row: Row) -> Series:
+    return row["kind"], row["agent"], row["budget_s"]
 
 
 def controls_held(rows: Sequence[Row]) -> dict[str, Any]:
@@ -51,13 +52,14 @@ def slower(rows: Sequence[Row]) -> list[Row]:
 
 
 def summary_table(rows: Sequence[Row]) -> Table:
-    """Return a table with a row per agent, control and peer: the mean over the models that count."""
+    """Return a table with a row per agent, control and peer: the mean over models, in which a run that failed counts as
+    1.0."""
     table = Table(title="Speed-up over ONNX Runtime with all its optimisations, geometric mean over models")
-    for heading in ("kind", "name", "budget s", "models", "speed-up", "95%", "do not count", "surely slower"):
+    for heading in ("kind", "name", "budget s", "models", "speed-up", "95%", "failed", "surely slower"):
         table.add_column(heading, justify="left" if heading in ("kind", "name") else "right")
     left_out: dict[Series, int] = defaultdict(int)
     for row in rows:
-        left_out[row["kind"], row["agent"], row["budget_s"]] += not counts(row)
+        left_out[_series(row)] += not counts(row)
     below = slower(rows)
     known = ratios_by_model(rows)
     for series, missing in left_out.items():
@@ -73,7 +75,7 @@ def summary_table(rows: Sequence[Row]) -> Table:
             cells += [shown, f"{mean.low:.3f} to {mean.high:.3f}"]
         else:
             cells += ["", ""]
-        worse = sum((row["kind"], row["agent"], row["budget_s"]) == series for row in below)
+        worse = sum(_series(row) == series for row in below)
         table.add_row(*cells, str(missing or ""), str(worse or ""))
     for held in controls_held(rows).values():
         table.caption = f"originals against themselves: {held['hold_one']} of {held['judgements']} intervals hold 1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self, SupportsFloat, Unpack
 
 import gymnasium
@@ -25,7 +25,7 @@ from graph_rewrite.errors import UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.task.replay import ReplayError
 
-FORMAT = 1
+FORMAT = 2
 MAX_NODES, MAX_EDGES = 4096, 16384
 """Nodes and edges that observations are padded to by default."""
 Info = dict[str, Any]
@@ -206,6 +206,7 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         return {
             "format": FORMAT,
             "model_hash": self.problem.model.graph.hash,
+            "settings": asdict(self.settings),
             "steps": [self.rules[k].name if 0 <= k < self.no_op else k for k in self._steps],
             "cost": self._current_cost,
             "size": self.egraph.size,
@@ -216,11 +217,14 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         """Go to a recorded state by applying its rules again. Returns what `reset` returns.
 
         Raises:
-            ReplayError: recorded with another model, other rules or another cost function, or no recorded state.
+            ReplayError: recorded with another model, other settings, other rules or another cost function, or no
+                recorded state.
         """
-        check_state(state, ("format", "model_hash", "steps", "cost", "size", "random"))
+        check_state(state, ("format", "model_hash", "settings", "steps", "cost", "size", "random"))
         if state.get("format") != FORMAT or state.get("model_hash") != self.problem.model.graph.hash:
             raise ReplayError("the state was recorded with another model, or by another environment")
+        if state["settings"] != asdict(self.settings):
+            raise ReplayError(f"the state was recorded with the settings {state['settings']}, not {self.settings}")
         if not isinstance(state["steps"], list) or not all(isinstance(step, (str, int)) for step in state["steps"]):
             raise ReplayError("the steps of a state are a list of rules' names")
         numbers = {rule.name: k for k, rule in enumerate(self.rules)}
@@ -228,6 +232,8 @@ class EGraphRewriteEnv(gymnasium.Env[Observation, int]):
         for step in state["steps"]:
             if isinstance(step, str) and step not in numbers:
                 raise ReplayError(f"the state was recorded with rule {step}, which is not among the rules here")
+            if self._over:
+                raise ReplayError("the recorded rules now end the episode before the last of them")
             observation, _, _, _, info = self.step(numbers[step] if isinstance(step, str) else step)
         if (self.egraph.size, self._current_cost) != (state["size"], state["cost"]):
             raise ReplayError("the recorded rules now build another e-graph, or cost something else")

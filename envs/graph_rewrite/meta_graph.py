@@ -32,7 +32,7 @@ from envs.graph_rewrite.footprint import (
 )
 from envs.observation import CANDIDATE_FEATURES, Observation, ObservationLimits
 from envs.vocabulary import NO_OP, PADDING, rule_indices
-from graph_rewrite.errors import UserError
+from graph_rewrite.errors import InvalidRewriteError, UserError
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.rewriting.candidates import Candidate, Candidates
 from graph_rewrite.rewriting.sites import Site
@@ -100,8 +100,14 @@ def choose(
             f"max_edges={limits.max_edges}; give the environment larger ones"
         )
     head, tail, footprints = _fitting(candidates, nodes, edges, limits, kinds)
+    shown = footprints
+    if full_meta_graph:
+        applied = [_footprint_after(candidate) for candidate in Candidates(graph, head, tail)]
+        valid = [number for number, mark in enumerate(applied) if mark is not None]
+        first = len(head)
+        head, tail = [head[k] for k in valid if k < first], [tail[k - first] for k in valid if k >= first]
+        footprints, shown = [footprints[k] for k in valid], [mark for mark in applied if mark is not None]
     fitting = Candidates(graph, head, tail)
-    shown = [graph_footprint(candidate.apply()) for candidate in fitting] if full_meta_graph else footprints
     counts = _joined([mark.counts for mark in shown], 4)
     # A boundary value that is an input of the model has no producer and gives no edge; it is counted all the same.
     room = (nodes + np.cumsum(counts[:, 0]) <= limits.max_nodes) & (
@@ -115,6 +121,14 @@ def choose(
     return Choices(
         arrays, fitting, footprints[:kept], shown[:kept], counts[:kept], sites, len(candidates) - kept
     )  # fmt: skip
+
+
+def _footprint_after(candidate: Candidate) -> Footprint | None:
+    """Return the footprint of the whole graph after a rewrite; None where that would be no valid graph."""
+    try:
+        return graph_footprint(candidate.apply())
+    except InvalidRewriteError:
+        return None
 
 
 def _fitting(

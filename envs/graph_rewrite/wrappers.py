@@ -44,13 +44,14 @@ class GraphSpaceWrapper(gymnasium.ObservationWrapper[spaces.GraphInstance, int, 
 
 def as_graph(observation: Observation) -> spaces.GraphInstance:
     """A padded observation as a graph with `NODE_COLUMNS` and without padding."""
-    nodes, edges, candidates = (int(size) for size in observation["sizes"])
+    nodes, edges = (int(size) for size in observation["sizes"][:2])
     features, owner = observation["node_features"][:nodes], observation["node_candidate"][:nodes]
     rule = np.zeros((nodes, 1), dtype=np.float32)
     candidate_features = np.zeros((nodes, len(CANDIDATE_FEATURES)), dtype=np.float32)
     heads = np.flatnonzero(features[:, NODE_FEATURES.index("head")])
-    rule[heads, 0] = observation["candidate_rule"][:candidates]
-    candidate_features[heads] = observation["candidate_features"][:candidates]
+    shown = owner[heads] - 1  # in an e-graph, rules that match nowhere have no head
+    rule[heads, 0] = observation["candidate_rule"][shown]
+    candidate_features[heads] = observation["candidate_features"][shown]
     columns = (
         observation["node_op"][:nodes, None], owner[:, None], rule, features, candidate_features,
         np.broadcast_to(observation["globals"], (nodes, len(GLOBAL_FEATURES))),

@@ -190,13 +190,13 @@ class WindowTable:
                 windows = tuple(WindowRecord(**values) for values in header["windows"])
                 read = _upgraded(dict(stored), header["version"], windows)
                 arrays: dict[str, NDArray[Any]] = {name: read[name].astype(kind) for name, kind in ARRAYS.items()}
+                limits = ObservationLimits(*header["limits"])
         except UserError:
             raise
         except OSError as error:
             raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise UserError(f"{path}: this is no table of windows: {error!r}") from error
-        limits = ObservationLimits(*header["limits"])
         names = (tuple(header["rules"]), tuple(header["families"]))
         return cls(windows, *names, arrays, limits, tuple(header.get("classes", ("",))))
 

@@ -61,7 +61,7 @@ def acceptance(model: Path, graph: Graph, deployment: Deployment) -> Acceptance:
     Raises:
         OutOfTime: the time limit is reached.
     """
-    key = (graph.hash, json.dumps(deployment.unoptimised().to_request(), sort_keys=True))
+    key = (graph.named_hash, json.dumps(deployment.unoptimised().to_request(), sort_keys=True))
     while key not in _known:
         check_time()
         within = min(SECONDS, _TIME_SHARE * seconds_left())

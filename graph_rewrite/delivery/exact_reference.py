@@ -13,7 +13,7 @@ from graph_rewrite.ir.graph import Graph
 from graph_rewrite.operators.evaluation import run_graph
 from graph_rewrite.operators.standard_semantics import EvaluationError
 from graph_rewrite.runtime.ort_worker.comparison import AFTER, BEFORE, INPUT, Finding
-from graph_rewrite.runtime.ort_worker.values import compare_values
+from graph_rewrite.runtime.ort_worker.values import Array, compare_values
 
 
 def is_nearer(original: Graph, finding: Finding, tolerance: float) -> bool:
@@ -30,7 +30,7 @@ def is_nearer(original: Graph, finding: Finding, tolerance: float) -> bool:
     if not finding.kept:
         return False
     with np.load(finding.kept) as kept:
-        feeds = {name.removeprefix(INPUT): kept[name] for name in kept.files if name.startswith(INPUT)}
+        feeds = {name.removeprefix(INPUT): _fed(kept[name]) for name in kept.files if name.startswith(INPUT)}
         before, after = kept[BEFORE], kept[AFTER]
     try:
         values = run_graph(original, feeds)
@@ -42,3 +42,8 @@ def is_nearer(original: Graph, finding: Finding, tolerance: float) -> bool:
         compare_values(exact, side.astype(exact.dtype).reshape(exact.shape)) for side in (before, after)
     )
     return not odd and not wrong and other <= max(tolerance, own)
+
+
+def _fed(array: Array) -> Array:
+    """Return an input out of a file as a model is fed with it: texts are objects then."""
+    return array.astype(object) if array.dtype.kind == "U" else array

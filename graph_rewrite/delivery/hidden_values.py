@@ -18,6 +18,7 @@ from onnx import TensorProto
 from graph_rewrite.delivery.comparison_process import ComparisonError, run_comparison
 from graph_rewrite.ir.graph import Graph
 from graph_rewrite.ir.hashing import application_hash
+from graph_rewrite.onnx_files.weight_files import follow_links
 from graph_rewrite.runtime import Deployment, FeedSpec
 from graph_rewrite.runtime.ort_worker.probing import Probe
 from graph_rewrite.system.scratch import scratch_folder
@@ -203,10 +204,8 @@ def _probe(
     with scratch_folder("probe") as folder:
         request = {
             "kind": "probe",
-            "original": _with_outputs(original.path, before, Path(folder, "original")),
-            "original_folder": str(original.path.resolve().parent),
-            "optimised": _with_outputs(optimised.path, after, Path(folder, "optimised")),
-            "optimised_folder": str(optimised.path.resolve().parent),
+            **_with_outputs("original", original.path, before, Path(folder)),
+            **_with_outputs("optimised", optimised.path, after, Path(folder)),
             "deployment": deployment.to_request(),
             "feeds": [spec.to_json() for spec in feeds],
             "original_values": before,
@@ -232,15 +231,18 @@ def _ancestors(side: ModelFile, outputs: Sequence[str]) -> list[str]:
     return found
 
 
-def _with_outputs(path: Path, names: Iterable[str], copy: Path) -> str:
-    """Write the model without its external weights, with these values as outputs too, and return the copy's path."""
+def _with_outputs(side: str, path: Path, names: Iterable[str], folder: Path) -> dict[str, str]:
+    """Write the model without its external weights, with these values as outputs too. Return the copy, and the folder
+    of its weights, by their names in a request."""
+    copy = folder / side
     model = onnx.load(path, load_external_data=False)
     known = {output.name for output in model.graph.output}
     for name in names:
         if name not in known:
             model.graph.output.add(name=name)
+    weights = follow_links(model, path.parent)
     copy.write_bytes(model.SerializeToString())
-    return str(copy)
+    return {side: str(copy), f"{side}_folder": str(weights)}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -126,13 +126,17 @@ def checked_model(
     workspace.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="checked-", dir=workspace))
     metadata = {METADATA_KEY: _text(deployment_of(graph, deployment))}
-    path = save(graph, folder / _MODEL, metadata, external_weights=external_weights, durable=False)
-    digests = {file.name: digest_of(file) for file in sorted(folder.iterdir())}
-    recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
-    if compare is not None:
-        outcome = compare(path, recorded)
-    else:
-        outcome = equivalent(original, path, recorded, tolerance=tolerance, rtol=rtol, atol=atol, data=data)
+    try:
+        path = save(graph, folder / _MODEL, metadata, external_weights=external_weights, durable=False)
+        digests = {file.name: digest_of(file) for file in sorted(folder.iterdir())}
+        recorded = replace(recorded_deployment(path), custom_ops=deployment.custom_ops)
+        if compare is not None:
+            outcome = compare(path, recorded)
+        else:
+            outcome = equivalent(original, path, recorded, tolerance=tolerance, rtol=rtol, atol=atol, data=data)
+    except BaseException:
+        _remove(folder, os.getpid())
+        raise
     checked = CheckedModel(path, recorded, outcome, digests)
     weakref.finalize(checked, _remove, folder, os.getpid())
     return checked

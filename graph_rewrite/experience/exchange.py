@@ -118,8 +118,8 @@ def exported(rows: StoredRows) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
-    """What a merge has done."""
+class MergedRows:
+    """The outcome of a merge."""
 
     new_labels: int
     """Labels that were not in the store before."""
@@ -127,7 +127,7 @@ class Merged:
     """Rows of the sources that are damaged or lack a part."""
 
 
-def merge(sources: Iterable[Path], store: ExperienceStore) -> Merged:
+def merge(sources: Iterable[Path], store: ExperienceStore) -> MergedRows:
     """Add the rows of stores or exports to a store. What is there already stays, so that merging again, or in another
     order, changes nothing.
 
@@ -140,7 +140,7 @@ def merge(sources: Iterable[Path], store: ExperienceStore) -> Merged:
     for source in sources:
         rows = rows_of(source)
         new, left_out = new + store.merge(rows.labels, rows.parts), left_out + rows.left_out
-    return Merged(new, left_out)
+    return MergedRows(new, left_out)
 
 
 def _read_export(path: Path) -> StoredRows:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience.records import SCHEMA_VERSION, Label, LabelRow, SharedPart, complete
 from graph_rewrite.latency.cache import default_cache_path
-from graph_rewrite.latency.database import BUSY_TIMEOUT_S, SharedDatabase
+from graph_rewrite.latency.database import SharedDatabase, opened_read_only
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ def stored_rows(path: Path) -> tuple[list[LabelRow], list[SharedPart], int]:
         UserError: there is no such file, it is no store, it is damaged, or of a later version.
     """
     try:
-        with closing(_connected(path)) as connection:
+        with closing(opened_read_only(path)) as connection:
             _check_schema(connection)
             return _read(connection)
     except sqlite3.Error as error:
@@ -184,18 +184,12 @@ def check_store(path: Path) -> None:
     try:
         if not path.exists() or path.stat().st_size == 0:
             return
-        with closing(_connected(path)) as connection:
+        with closing(opened_read_only(path)) as connection:
             _check_schema(connection)
     except (sqlite3.Error, OSError) as error:
         raise UserError(
             f"{path}: this is no store of experience, or it is damaged: {error}; name another file"
         ) from error
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    """Return a connection that reads only. Where the folder cannot be written, nobody changes the file meanwhile."""
-    immutable = "" if os.access(path.absolute().parent, os.W_OK) else "&immutable=1"
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{immutable}", uri=True, timeout=BUSY_TIMEOUT_S)
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:

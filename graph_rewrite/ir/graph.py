@@ -115,6 +115,11 @@ class Graph:
             )
         return self.memo.hash
 
+    @property
+    def named_hash(self) -> str:
+        """The hash with the names of inputs and outputs, for what feeds or reads them by name."""
+        return digest(self.hash, *(self.names[value] for value in self.inputs), "outputs", *self.output_names)
+
     def captured(self) -> frozenset[int]:
         """Return the values that subgraphs of opaque nodes read by name."""
         if self.memo.captured is None:

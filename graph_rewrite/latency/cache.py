@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from graph_rewrite.latency.database import SharedDatabase
+from graph_rewrite.latency.database import SharedDatabase, opened_read_only
 
 Values = dict[str, Any]
 
@@ -59,7 +59,7 @@ class MeasurementCache:
 
     def take_over(self, path: Path) -> None:
         """Add the entries of another file that are not here yet; none where it cannot be read."""
-        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as other:
+        with suppress(sqlite3.Error), closing(opened_read_only(path)) as other:
             rows = other.execute("SELECT key, value, taken FROM measurement").fetchall()
             self._database.attempt(lambda connection: _insert(connection, "IGNORE", rows))
 

@@ -137,6 +137,17 @@ class SharedDatabase:
         warnings.warn(text, RuntimeWarning, stacklevel=6)
 
 
+def opened_read_only(path: Path) -> sqlite3.Connection:
+    """Return a connection to a file that is not changed by it, whatever it is. Where the folder cannot be written,
+    nobody changes the file meanwhile.
+
+    Raises:
+        sqlite3.Error: the file cannot be opened.
+    """
+    immutable = "" if os.access(path.absolute().parent, os.W_OK) else "&immutable=1"
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{immutable}", uri=True, timeout=BUSY_TIMEOUT_S)
+
+
 def _is_corrupt(path: Path) -> bool:
     if not path.exists():
         return False

@@ -14,6 +14,9 @@ from graph_rewrite.latency.operator_spec import OperatorSpec, ValueType
 
 VALUES_MATTER = 64
 """Constants of integers up to this many elements are shapes, axes and indices: their values go into the operator."""
+_INDEX_INPUTS = {"Gather": 1, "GatherElements": 1, "GatherND": 1, "ScatterElements": 1, "ScatterND": 1}
+"""The operand that tells where elements lie: constants of any size go into the operator with their values, since caches
+feel where they lie."""
 
 
 def operators_of(graph: Measurable) -> Iterator[OperatorSpec]:
@@ -57,7 +60,7 @@ def spec_of(
     return OperatorSpec(
         op, domain, {name: _attribute(value) for name, value in attrs.items()},
         tuple(map(_value_type, inputs)), tuple(map(_value_type, outputs)),
-        {i: constant.numpy() if is_shape_like(constant) else None for i, constant in constants.items()},
+        {i: constant.numpy() if has_values(op, i, constant) else None for i, constant in constants.items()},
         opset if domain == "" else 1,
     )  # fmt: skip
 
@@ -72,6 +75,7 @@ def _value_type(type: TensorType | None) -> ValueType | None:
     return None if type is None else (type.dtype, type.shape)
 
 
-def is_shape_like(constant: Constant) -> bool:
-    """Return whether the values of a constant go into the operator that reads it."""
-    return constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"
+def has_values(op: str, position: int, constant: Constant) -> bool:
+    """Return whether the values of a constant operand go into the operator, and not its type alone."""
+    is_small = constant.type.size <= VALUES_MATTER and constant.numpy().dtype.kind in "iub"
+    return is_small or _INDEX_INPUTS.get(op) == position

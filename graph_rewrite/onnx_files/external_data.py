@@ -4,10 +4,13 @@ there."""
 from __future__ import annotations
 
 import math
+import mmap
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import onnx
 import onnx_ir
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -170,6 +173,38 @@ def read_tensor(tensor: onnx.TensorProto, folder: Path) -> onnx_ir.TensorProtoco
         if entry.key == "location":
             entry.value = real.name
     return onnx_ir.serde.deserialize_tensor(located, real.parent)
+
+
+class MappedFiles:
+    """Files of external data, each mapped into memory once, however many tensors lie in it: every mapping holds a file
+    descriptor, and a process may not have many."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, mmap.mmap] = {}
+
+    def tensor(self, tensor: onnx.TensorProto, folder: Path) -> onnx_ir.TensorProtocol:
+        """Return an external tensor that `check_tensor` accepted. It is mapped now, and not when it is first read: a
+        model saved over its own files then does no harm. Elements of fewer than 8 bits are left to `read_tensor`.
+
+        Raises:
+            OSError: the file cannot be read any more.
+        """
+        dtype, count = onnx_ir.DataType(tensor.data_type), math.prod(tensor.dims)
+        if dtype.bitwidth < 8:
+            return read_tensor(tensor, folder)
+        kind = dtype.numpy() if sys.byteorder == "little" else dtype.numpy().newbyteorder("<")
+        if not count:
+            return onnx_ir.Tensor(np.empty(tuple(tensor.dims), kind), dtype, name=tensor.name)
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        content = self._content(os.path.realpath(folder / entries["location"]))
+        array = np.frombuffer(content, kind, count, int(entries.get("offset", 0))).reshape(tuple(tensor.dims))
+        return onnx_ir.Tensor(array, dtype, name=tensor.name)
+
+    def _content(self, path: str) -> mmap.mmap:
+        if path not in self._known:
+            with open(path, "rb") as file:
+                self._known[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return self._known[path]
 
 
 def check_tensors(model: onnx.ModelProto, folder: Path, label: str) -> None:

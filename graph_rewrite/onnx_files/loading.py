@@ -23,7 +23,14 @@ from graph_rewrite.ir.node import Node
 from graph_rewrite.ir.ordering import topological_ranks
 from graph_rewrite.ir.tensor_type import TensorType
 from graph_rewrite.onnx_files.body_digests import opaque_signature
-from graph_rewrite.onnx_files.external_data import ModelLoadError, check_tensors, is_absurd, is_external, read_tensor
+from graph_rewrite.onnx_files.external_data import (
+    MappedFiles,
+    ModelLoadError,
+    check_tensors,
+    is_absurd,
+    is_external,
+    read_tensor,
+)
 from graph_rewrite.onnx_files.model_file import read_model
 from graph_rewrite.onnx_files.subgraphs import captured_names
 from graph_rewrite.onnx_files.validation import check_model, check_shapes, open_negative_sizes
@@ -131,11 +138,11 @@ class _Loader:
     def _initializers(self, inputs: set[str]) -> None:
         """Collect the constants. Those that a caller may override, and sparse ones, are only remembered: the header
         keeps them."""
+        files = MappedFiles()
         for tensor in self._model.graph.initializer:
             with self._reading():
-                constant = from_tensor(read_tensor(tensor, self._folder))
-            if is_external(tensor):
-                _map(constant)
+                read = files.tensor if is_external(tensor) else read_tensor
+                constant = from_tensor(read(tensor, self._folder))
             value = self._value(tensor.name, constant.type)
             if tensor.name in inputs:
                 self._stored[value] = constant
@@ -201,12 +208,6 @@ class _Loader:
 def standard_domain(domain: str) -> str:
     """Return a domain's name; that of ONNX itself is empty."""
     return "" if domain == "ai.onnx" else domain
-
-
-def _map(constant: Constant) -> None:
-    """Map external data now, not when it is first read: a model saved over its own files then does no harm."""
-    if constant.tensor is not None and constant.tensor.dtype.bitwidth >= 8:
-        constant.tensor.numpy()
 
 
 def _sparse_constant(sparse: onnx.SparseTensorProto) -> Constant:

@@ -126,7 +126,7 @@ def materialize(graph: Graph, workspace: Path) -> Path:
         OutOfTime: the time limit of the run is reached.
     """
     (workspace / "weights").mkdir(parents=True, exist_ok=True)
-    path = workspace / f"{graph.hash}.onnx"
+    path = workspace / f"{graph.named_hash}.onnx"
     if not path.exists():
         model = to_proto(graph, lambda name, constant: _shared_tensor(name, constant, workspace))
         replace_file(path, model.SerializeToString(deterministic=True))

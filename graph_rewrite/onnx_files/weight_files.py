@@ -24,11 +24,29 @@ from graph_rewrite.system.atomic_files import remove_unfinished, unfinished_name
 def weight_files(model: Path) -> list[str]:
     """Return the names of the files with the weights of a model, relative to its folder and as that lists them
     (`./weights.bin` is `weights.bin`), sorted; none is read."""
-    proto = onnx.load(model, format="protobuf", load_external_data=False)
-    bodies = [proto.graph.node, *(function.node for function in proto.functions)]
-    tensors = [*_of_graph(proto.graph), *(t for body in bodies for node in body for t in _of_node(node))]
-    entries = [entry for tensor in tensors for entry in tensor.external_data]
-    return sorted({Path(os.path.normpath(entry.value)).as_posix() for entry in entries if entry.key == "location"})
+    locations = _locations(onnx.load(model, format="protobuf", load_external_data=False))
+    return sorted({Path(os.path.normpath(entry.value)).as_posix() for entry in locations})
+
+
+def follow_links(model: onnx.ModelProto, folder: Path) -> Path:
+    """Let a model name the files of its weights where they lie behind all links, relative to the folder that is
+    returned and holds them all: ONNX Runtime follows no link out of the folder that it is given.
+
+    Args:
+        folder: the model's.
+    """
+    locations = _locations(model)
+    real = [os.path.realpath(folder / entry.value) for entry in locations]
+    home = os.path.commonpath([os.path.dirname(file) for file in real]) if real else os.path.abspath(folder)
+    for entry, file in zip(locations, real, strict=True):
+        entry.value = Path(os.path.relpath(file, home)).as_posix()
+    return Path(home)
+
+
+def _locations(model: onnx.ModelProto) -> list[onnx.StringStringEntryProto]:
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    tensors = [*_of_graph(model.graph), *(t for body in bodies for node in body for t in _of_node(node))]
+    return [entry for tensor in tensors for entry in tensor.external_data if entry.key == "location"]
 
 
 def data_files_of(path: Path) -> set[Path]:

@@ -112,7 +112,7 @@ class _Place:
 
     def size_along_axis(self, default: int = -1) -> int:
         axis = self.axis(default)
-        return self.made[axis] if axis < len(self.made) else 1
+        return self.made[axis] if -len(self.made) <= axis < len(self.made) else 1
 
 
 _Guess = Callable[[_Place, int], Sequence[Any]]
@@ -123,7 +123,7 @@ def _made_shape(place: _Place, size: int) -> Sequence[Any]:
 
 
 def _grid_size(place: _Place, size: int) -> Sequence[Any]:
-    return [(place.made[0], 1, *place.made[1:-1])]
+    return [(place.made[0], 1, *place.made[1:-1])] if place.made else []
 
 
 def _ratios(place: _Place, size: int) -> Sequence[Any]:

@@ -76,15 +76,19 @@ class ResultMemory:
     def remember(self, result: RememberedResult) -> bool:
         """Keep a result. Of two in the same context the faster is kept, by what was measured when it was found; the
         same rewrites count as they were measured last, and one that has failed since gives way. Return False where the
-        folder does not allow it.
+        folder does not allow it, or a later version of RewriteGym has kept a result of the same context there.
 
         An earlier result that stays counts as found in the longer time of the two searches: the later one found nothing
         better.
         """
         path = self.path_of(result)
         known: RememberedResult | None = None
-        with suppress(OSError):
-            known = self._read(path)
+        try:
+            known = self._known(path)
+        except NewerFormatError:
+            return False
+        except OSError:
+            pass
         stays = (
             known is not None
             and known.recording.fingerprint == result.recording.fingerprint
@@ -146,13 +150,19 @@ class ResultMemory:
                     yield path.stat().st_mtime, path
 
     def _read(self, path: Path) -> RememberedResult | None:
+        try:
+            return self._known(path)
+        except NewerFormatError:
+            return None
+
+    def _known(self, path: Path) -> RememberedResult | None:
         if path.stat().st_size > MOST_BYTES:
             self._aside(path, "it is too large")
             return None
         try:
             result = RememberedResult.from_json(json.loads(path.read_text(encoding="utf-8")))
         except NewerFormatError:
-            return None
+            raise
         except (UserError, ValueError, RecursionError) as error:
             self._aside(path, str(error))
             return None

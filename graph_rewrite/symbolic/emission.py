@@ -48,6 +48,8 @@ class _Emitter:
     nodes: dict[int, Node] = field(default_factory=dict)
     constants: dict[int, Constant] = field(default_factory=dict)
     next_id: int = 0
+    names: dict[int, str] = field(default_factory=dict)
+    """Names of values that subgraphs read by them."""
     _made: dict[object, int] = field(default_factory=dict)
     _planner: Planner = field(init=False)
     _twins: list[dict[int, int]] = field(default_factory=list)
@@ -65,6 +67,7 @@ class _Emitter:
         first = self.lanes[0].graph
         for node in first.order():
             inputs = [self._operand(node, position) for position in range(len(node.inputs))]
+            self._name_captures(node, inputs)
             self.nodes[node.id] = node if inputs == list(node.inputs) else node.with_inputs(inputs)
         outputs = tuple(self._output(position) for position in range(len(first.outputs)))
         nodes = {node.id: node for node in self.nodes.values()}
@@ -77,13 +80,23 @@ class _Emitter:
         graph = replace(
             first, nodes=nodes, constants=constants, producer=producer, consumers=consumers_of(nodes.values()),
             types={**types, **{value: constant.type for value, constant in constants.items()}},
-            outputs=outputs, next_id=self.next_id, memo=GraphMemo(), edit=None,
+            outputs=outputs, names={**first.names, **self.names}, next_id=self.next_id, memo=GraphMemo(), edit=None,
         )  # fmt: skip
         try:
             graph.ranks = topological_ranks(graph)
         except InvalidRewriteError as error:
             raise NotGeneralError(f"what the model computes from shapes would depend on itself: {error}") from error
         return graph
+
+    def _name_captures(self, node: Node, inputs: list[int | None]) -> None:
+        """Give values that subgraphs of a node read from outside, and that are computed now, the names that they are
+        read by."""
+        first = len(inputs) - len(node.captures)
+        for position, name in enumerate(node.captures, start=first):
+            if inputs[position] != node.inputs[position]:
+                (copied,) = self._insert("Identity", [inputs[position]])
+                self.names[copied] = name
+                inputs[position] = copied
 
     def _operand(self, node: Node, position: int) -> int | None:
         value = node.inputs[position]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from onnx import TensorProto
@@ -87,6 +87,8 @@ def write_data(bound: Graph, data: Sequence[FeedSpec], folder: Path) -> tuple[Fe
 
 def _saved(feeds: Feeds, path: Path, graph: Graph) -> FeedSpec:
     """Write values of tensors to a file, as a recipe that reads them."""
-    arrays: dict[str, Any] = {name: storable(array) for name, array in feeds.items()}
-    np.savez(path, **arrays)
+    with zipfile.ZipFile(path, "w") as archive:  # np.savez takes no array by the name of one of its own arguments
+        for name, array in feeds.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, np.asanyarray(storable(array)), allow_pickle=False)
     return FeedSpec(npz=str(path), element_shapes=element_shapes(graph))

@@ -61,8 +61,8 @@ class SymbolicInputs:
         """Return the values of the symbols that some shapes give.
 
         Raises:
-            UserError: an input that there is not, another number of dimensions, another size than declared, or
-                different sizes for one symbol.
+            UserError: an input that there is not, another number of dimensions, another size than declared, different
+                sizes for one symbol, or another size than a sum of symbols gives.
         """
         found: dict[str, int] = {}
         for name, shape in shapes.items():
@@ -73,7 +73,19 @@ class SymbolicInputs:
                         f"--shape {name}: the dimension {dim} is {found[str(dim)]} elsewhere and {size} here; it has"
                         " the same size wherever the model names it so"
                     )
+        self._check_sums(shapes, found)
         return found
+
+    def _check_sums(self, shapes: Shapes, values: Mapping[str, int]) -> None:
+        for name, shape in shapes.items():
+            for dim, size in zip(self.dims[name], shape, strict=True):
+                if isinstance(dim, int) or dim in self.symbols:
+                    continue
+                known = all(part in values for part in _parts(dim) if not part.isdigit())
+                if known and (wanted := _size(dim, values)) != size:
+                    raise UserError(
+                        f"--shape {name}: the dimension {dim} is {wanted} by the other dimensions, not {size}"
+                    )
 
     def _declared(self, name: str, shape: Sequence[int]) -> tuple[int | str, ...]:
         if name not in self.dims:

@@ -27,7 +27,8 @@ def shared_meter(
     model: Model, deployment: Deployment, folder: Path, cached: bool, clock: Clock, feeds: Recipes | None = None
 ) -> OrtMeter:
     """Return this process's meter for a model and a deployment; with `cached`, latencies are remembered on disk."""
-    key = (model.original.hash, deployment.key, folder, cached, clock, "" if feeds is None else recipes_key(feeds))
+    inputs = "" if feeds is None else recipes_key(feeds)
+    key = (model.original.named_hash, deployment.key, folder, cached, clock, inputs)
     if key not in _meters:
         cache = MeasurementCache() if cached else None
         _meters[key] = ort_meter(model, deployment, folder, cache, clock=clock, feeds=feeds)

@@ -113,7 +113,9 @@ def _locate(uri: str) -> Path:
         return zoo.export(uri)
     scheme, colon, rest = uri.partition(":")
     if scheme == "file" and colon:
-        return Path(unquote(urlsplit(uri).path) if rest.startswith("//") else rest)
+        # A path may begin with two slashes too; of a URI, a file has no host but this one.
+        is_uri = rest.startswith("//") and urlsplit(uri).netloc in ("", "localhost")
+        return Path(unquote(urlsplit(uri).path) if is_uri else rest)
     if scheme == "zoo" and colon:
         return _from_zoo(uri)
     if "://" in uri:

@@ -169,4 +169,7 @@ def test_pricing_takes_nothing_of_the_clock_of_a_search_and_ends(tmp_path: Path)
 
 def test_a_graph_with_an_operator_that_came_too_late_is_not_taken(tmp_path: Path) -> None:
     problem = chain_problem(tmp_path, 1)
-    assert SumOfOperators(priced([]), Search(problem, Budget(seconds=0.0)))(problem.model.graph) == math.inf
+    graph, prices = problem.model.graph, priced([])
+    assert SumOfOperators(prices, Search(problem, Budget(seconds=0.0)))(graph) == math.inf
+    # Another search has time of its own.
+    assert SumOfOperators(prices, Search(problem, Budget(seconds=60.0)))(graph) < math.inf

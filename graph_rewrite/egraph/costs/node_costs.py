@@ -7,7 +7,7 @@ from typing import Any
 
 from graph_rewrite.egraph.structure.egraph import EGraph
 from graph_rewrite.latency import OperatorSpec
-from graph_rewrite.latency.graph_operators import is_shape_like, spec_of
+from graph_rewrite.latency.graph_operators import has_values, spec_of
 
 NodeCost = Callable[[EGraph, int], float]
 """The cost of an e-node alone, by e-graph and e-node; asked for applications that depend on more than constants."""
@@ -32,7 +32,7 @@ def measured_cost(price: Callable[[OperatorSpec], float]) -> NodeCost:
         args, outputs = egraph.args(node), egraph.outputs_of(node)
         types = [None if cls < 0 else egraph.types[cls] for cls in (*args, *outputs)]
         constants = {i: egraph.constants[cls] for i, cls in enumerate(args) if cls in egraph.constants}
-        shown = tuple((i, c.digest if is_shape_like(c) else "") for i, c in constants.items())
+        shown = tuple((i, c.digest if has_values(operator.op, i, c) else "") for i, c in constants.items())
         key = (operator.domain, operator.op, operator.signature, egraph.opset, *types, *shown)
         if operator.unique:
             key = (*key, operator.number)

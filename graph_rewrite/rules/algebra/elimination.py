@@ -77,6 +77,8 @@ class ComposeCasts(_Elimination):
         return op.Cast(op.Cast(x, to=op.attr("a")), to=op.attr("b"), _label="outer")
 
     def check(self, m: Match, x: Ref) -> Refusal | None:
+        if m.attr("b") == TensorProto.STRING:
+            return Refusal("how a number is written depends on its type")
         if _lossless(x.dtype, m.attr("a")):
             return None
         names = [TensorProto.DataType.Name(dtype).lower() for dtype in (m.attr("a"), x.dtype)]

@@ -87,6 +87,8 @@ class ComposeClips(_Elimination):
         return op.Clip(op.any_of({"Clip", "Relu"})(x, inner, _label="inner"), low, high)
 
     def check(self, m: Match, x: Ref, inner: tuple[Ref, ...], low: Ref | None, high: Ref | None) -> Refusal | None:
+        if m.opset < 11:
+            return Refusal("before opset 11 the bounds of Clip are attributes")
         if not is_float(x):
             return Refusal("the elements are not floating-point numbers")
         if not all(ref.is_const for ref in inner):

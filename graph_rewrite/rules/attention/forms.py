@@ -15,6 +15,11 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.attention.core import SPLIT, SPLIT_KEY
 from graph_rewrite.rules.helpers.axes import reshape
 
+_ATTRIBUTES = frozenset({
+    "is_causal", "kv_num_heads", "q_num_heads", "qk_matmul_output_mode", "scale", "softcap", "softmax_precision",
+})  # fmt: skip
+"""Attributes of Attention up to opset 24."""
+
 
 class _Form(Rule):
     family = "attention"
@@ -45,8 +50,16 @@ def _scale(m: Match, q: Ref) -> float:
     return float(m.attrs("attention").get("scale", _head_size(m, q) ** -0.5))
 
 
+def refuse_later(m: Match) -> Refusal | None:
+    """Refuse an Attention node with attributes of an opset later than 24, such as the sizes of a window of keys."""
+    unknown = m.attrs("attention").keys() - _ATTRIBUTES
+    return Refusal(f"the meaning of {', '.join(sorted(unknown))} is not known") if unknown else None
+
+
 def _refuse_plain(m: Match, q: Ref, k: Ref, mask: Ref | None) -> Refusal | None:
     """Refuse an Attention node that computes more than a plain Softmax over the scores."""
+    if (refusal := refuse_later(m)) is not None:
+        return refusal
     attrs = m.attrs("attention")
     if attrs.get("softcap"):
         return Refusal("the node caps its scores")
@@ -56,7 +69,8 @@ def _refuse_plain(m: Match, q: Ref, k: Ref, mask: Ref | None) -> Refusal | None:
         return None
     if mask.shape[-1:] != (k.shape[-2],):
         return Refusal("the mask is shorter than the keys")
-    if not mask.is_const or not np.isfinite(additive(mask)).any(axis=-1).all():
+    seen = np.tri(q.shape[-2], k.shape[-2], dtype=np.bool_) if attrs.get("is_causal", 0) else np.True_
+    if not mask.is_const or not (np.isfinite(additive(mask)) & seen).any(axis=-1).all():
         return Refusal("the mask may hide all keys from a query, where Attention gives zeros and a plain Softmax NaN")
     return None
 

@@ -12,7 +12,7 @@ from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.patterns import Const, PatternBuilder, Scalar
 from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
-from graph_rewrite.rules.attention.forms import additive, triangle
+from graph_rewrite.rules.attention.forms import additive, refuse_later, triangle
 
 HIDDEN = -1e9
 """Largest mask value that drops a score: added to a score, it leaves the weight exp(...) = 0 in float32 and in
@@ -89,7 +89,9 @@ class SelectionAsMask(_Mask):
         return op.Softmax(op.Where(seen, scores, c), axis=op.attr("axis", -1))
 
     def check(self, m: Match, scores: Ref, seen: Ref, c: Ref) -> Refusal | None:
-        if m.attr("axis") not in (-1, scores.rank - 1) or seen.rank == 0:
+        if m.opset < 13:
+            return Refusal("before opset 13 Softmax works over several axes")
+        if m.attr("axis") not in (-1, m.root().rank - 1) or seen.rank == 0:
             return Refusal("the Softmax does not run over the keys")
         if not c.scalar() <= HIDDEN:
             return Refusal(f"what is not seen gets the score {c.scalar()}, which may still matter")
@@ -111,6 +113,8 @@ class CausalAttentionInBlocks(_Mask):
         return op.Attention(q, k, v, is_causal=1, _label="attention")
 
     def check(self, m: Match, q: Ref, k: Ref, v: Ref) -> Refusal | None:
+        if (refusal := refuse_later(m)) is not None:
+            return refusal
         length = q.shape[-2]
         if length != k.shape[-2]:
             return Refusal("queries and keys differ in number")

@@ -30,6 +30,13 @@ def _attrs(m: Match) -> tuple[float, int, int]:
     return attrs.get("alpha", 1.0), attrs.get("transA", 0), attrs.get("transB", 0)
 
 
+def _refuse_batches(m: Match) -> Refusal | None:
+    """Refuse a FusedMatMul that exchanges the axis of rows or columns of an operand with its batches."""
+    attrs = m.attrs("product")
+    batched = attrs.get("transBatchA", 0) or attrs.get("transBatchB", 0)
+    return Refusal("the product exchanges axes with its batches") if batched else None
+
+
 def _refuse_transpose(m: Match, a: Ref, b: Ref) -> Refusal | None:
     operand = m.value("transpose")
     if operand.rank < 2 or permutation(m.attr("perm"), operand.rank) != swapped(operand.rank):
@@ -102,7 +109,7 @@ class FuseLeftTransposeMore(_FusedMatMul):
         return op.ms.FusedMatMul(op.Transpose(a, perm=op.attr("perm"), _label="transpose"), b, _label="product")
 
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        return _refuse_transpose(m, a, b)
+        return _refuse_batches(m) or _refuse_transpose(m, a, b)
 
     def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
@@ -116,7 +123,7 @@ class FuseRightTransposeMore(_FusedMatMul):
         return op.ms.FusedMatMul(a, op.Transpose(b, perm=op.attr("perm"), _label="transpose"), _label="product")
 
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        return _refuse_transpose(m, a, b)
+        return _refuse_batches(m) or _refuse_transpose(m, a, b)
 
     def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
@@ -130,7 +137,7 @@ class FuseScaleMore(_FusedMatMul):
         return op.Mul(op.ms.FusedMatMul(a, b, _label="product"), c)
 
     def check(self, m: Match, a: Ref, b: Ref, c: Ref) -> Refusal | None:
-        return _refuse_scale(a, b, c.scalar())
+        return _refuse_batches(m) or _refuse_scale(a, b, c.scalar())
 
     def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref, c: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)
@@ -144,7 +151,7 @@ class SplitFusedMatMul(_FusedMatMul):
         return op.ms.FusedMatMul(a, b, _label="product")
 
     def check(self, m: Match, a: Ref, b: Ref) -> Refusal | None:
-        return Refusal("an operand is a vector") if min(a.rank, b.rank) < 2 else None
+        return _refuse_batches(m) or (Refusal("an operand is a vector") if min(a.rank, b.rank) < 2 else None)
 
     def target(self, op: ReplacementBuilder, m: Match, a: Ref, b: Ref) -> Any:
         alpha, trans_a, trans_b = _attrs(m)

@@ -100,6 +100,8 @@ class QuantizeBeforeClip(_Quantisation):
         return op.QuantizeLinear(op.Clip(x, low, high), s, z, _label="quantise")
 
     def check(self, m: Match, x: Ref, low: Ref | None, high: Ref | None, s: Ref, z: Ref) -> Refusal | None:
+        if m.opset < 11:
+            return Refusal("before opset 11 the bounds of Clip are attributes")
         if (refusal := _refuse(m, x, s, z)) is not None:
             return refusal
         bounds = [limit.scalar() for limit in (low, high) if limit is not None]

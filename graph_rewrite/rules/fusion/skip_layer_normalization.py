@@ -19,7 +19,7 @@ class _Fusion(Rule):
     family = "fusion"
 
 
-def _refuse_skip(m: Match, label: str, x: Ref, skip: Ref) -> Refusal | None:
+def _refuse_skip(m: Match, label: str, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Refusal | None:
     total, rank = m.value(label).shape, max(x.rank, skip.rank)
     if m.attr("axis") not in (-1, rank - 1):
         return Refusal("the normalisation runs over more than the last axis")
@@ -30,6 +30,8 @@ def _refuse_skip(m: Match, label: str, x: Ref, skip: Ref) -> Refusal | None:
     other = skip.shape if x.shape == total else x.shape
     if other not in (total, total[-2:]) and not (rank == 3 and other == (1, *total[1:])):
         return Refusal("one operand of the Add is broadcast over more than the batch")
+    if any(parameter is not None and parameter.shape != total[-1:] for parameter in (gamma, beta)):
+        return Refusal("scale and shift are not one number per channel")
     return refuse_kernel(x)
 
 
@@ -49,7 +51,7 @@ class FuseSkipLayerNormalization(_Fusion):
         return op.LayerNormalization(total, gamma, beta, axis=op.attr("axis", -1), epsilon=op.attr("epsilon", 1e-5))
 
     def check(self, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Refusal | None:
-        return _refuse_skip(m, "sum", x, skip)
+        return _refuse_skip(m, "sum", x, skip, gamma, beta)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Any:
         x, skip = _in_order(m.value("sum").shape, x, skip)
@@ -65,7 +67,7 @@ class FuseSkipLayerNormalizationWithSum(_Fusion):
         return normal, total
 
     def check(self, m: Match, x: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Refusal | None:
-        refusal = _refuse_skip(m, "sum", x, skip)
+        refusal = _refuse_skip(m, "sum", x, skip, gamma, beta)
         if refusal is None and len(m.consumers(m.root(1))) < 2 and not m.is_output(m.root(1)):
             return Refusal("nothing else needs the sum")
         return refusal
@@ -86,7 +88,7 @@ class FuseSkipLayerNormalizationWithBias(_Fusion):
     def check(self, m: Match, x: Ref, bias: Ref, skip: Ref, gamma: Ref, beta: Ref | None) -> Refusal | None:
         if bias.shape != x.shape[-1:]:
             return Refusal("the bias is not one number per channel")
-        return _refuse_skip(m, "sum", x, skip)
+        return _refuse_skip(m, "sum", x, skip, gamma, beta)
 
     def target(
         self, op: ReplacementBuilder, m: Match, x: Ref, bias: Ref, skip: Ref, gamma: Ref, beta: Ref | None

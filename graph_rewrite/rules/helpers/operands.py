@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from graph_rewrite.rewriting.match import Match
 from graph_rewrite.rewriting.replacement import Ref
+from graph_rewrite.rewriting.rule import Refusal
+from graph_rewrite.rules.helpers.axes import stripped
 from graph_rewrite.rules.helpers.constants import varies_along
 
 
@@ -33,3 +37,10 @@ def has_bias(m: Match, product: Ref) -> bool:
     others = [value for value in readers[0].inputs if value is not None and value != product.external]
     constant = m.graph.constants.get(others[0]) if others else None
     return constant is not None and varies_along(Ref(constant.type), 1, product.shape[-1])
+
+
+def refuse_broadcast_scale(parameters: Iterable[Ref | None], axes: int) -> Refusal | None:
+    """Refuse a scale or shift of a normalisation that varies along more than the axes, the last ones, that it
+    normalises."""
+    wide = any(p is not None and len(stripped(p.shape)) > axes for p in parameters)
+    return Refusal("a scale or shift varies along more than the normalised axes") if wide else None

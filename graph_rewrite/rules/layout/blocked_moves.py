@@ -27,7 +27,7 @@ def move_by_transpose(values: BlockedValues, node: Node) -> BlockedImage | None:
 
 def move_by_slice(values: BlockedValues, node: Node) -> BlockedImage | None:
     x = values.first(node)
-    if x is None:
+    if x is None or len(node.inputs) < 3:  # before opset 10 the ranges were attributes
         return None
     starts, ends, axes, steps = (*values.constants(node), None, None)[:4]
     if starts is None or ends is None:
@@ -75,7 +75,8 @@ def move_by_concat(values: BlockedValues, node: Node) -> BlockedImage | None:
 
 def move_by_pad(values: BlockedValues, node: Node) -> BlockedImage | None:
     x = values.first(node)
-    if x is None or node.attrs.get("mode", "constant") != "constant":
+    # Before opset 11 the amounts were an attribute.
+    if x is None or len(node.inputs) < 2 or node.attrs.get("mode", "constant") != "constant":
         return None
     amounts, value, axes = (*values.constants(node), None, None)[:3]
     counts, named = ints(amounts), ints(axes) if axes is not None else tuple(range(len(x.dims)))

@@ -25,7 +25,7 @@ from graph_rewrite.rules.helpers.axes import concat, split
 from graph_rewrite.rules.helpers.constants import as_scale, as_vector, varies_along
 from graph_rewrite.rules.helpers.element_types import is_float
 from graph_rewrite.rules.helpers.elementwise import apply_like
-from graph_rewrite.rules.helpers.operands import in_order
+from graph_rewrite.rules.helpers.operands import in_order, refuse_broadcast_scale
 
 
 class _Embedding(Rule):
@@ -69,7 +69,7 @@ class NormOfLookup(_OfLookup):
             return Refusal("the shift is not constant")
         if m.attr("axis") not in (-1, m.value("rows").rank - 1):
             return Refusal("the normalisation runs over more than the last axis")
-        return self.of_rows(m, t)
+        return refuse_broadcast_scale((g, s), 1) or self.of_rows(m, t)
 
     def target(self, op: ReplacementBuilder, m: Match, t: Ref, i: Ref, g: Ref, s: Ref | None) -> Any:
         node = m.node("norm")

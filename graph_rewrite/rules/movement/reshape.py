@@ -12,7 +12,7 @@ from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.algebra.elimination_shape import RESHAPES
 from graph_rewrite.rules.helpers.axes import permutation, reshape, stripped, transpose
 from graph_rewrite.rules.helpers.elementwise import BINARY, UNARY, apply_like
-from graph_rewrite.rules.helpers.operands import in_order
+from graph_rewrite.rules.helpers.operands import in_order, refuse_broadcast_scale
 from graph_rewrite.rules.movement.transpose import NORMALISATIONS
 
 Shape = tuple[int, ...]
@@ -108,7 +108,7 @@ class ReshapeAfterNormalisation(_Movement):
         return op.any_of(NORMALISATIONS)(moved, rest, axis=op.attr("axis", -1), _label="f")
 
     def check(self, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Refusal | None:
-        return _keeps_last(m, m.root().shape, x.shape)
+        return _keeps_last(m, m.root().shape, x.shape, rest)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, shape: tuple[Ref, ...], rest: tuple[Ref, ...]) -> Any:
         return reshape(op, _normalise(op, m, x, rest, m.root().rank), m.root().shape)
@@ -123,7 +123,7 @@ class ReshapeBeforeNormalisation(_Movement):
         return op.any_of(RESHAPES)(normal, shape)
 
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Refusal | None:
-        return _keeps_last(m, x.shape, m.root().shape)
+        return _keeps_last(m, x.shape, m.root().shape, rest)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], shape: tuple[Ref, ...]) -> Any:
         return _normalise(op, m, reshape(op, x, m.root().shape), rest, x.rank)
@@ -216,13 +216,13 @@ def _stays(y: Ref, before: Shape, after: Shape, result: Shape) -> Refusal | None
     return None
 
 
-def _keeps_last(m: Match, before: Shape, after: Shape) -> Refusal | None:
+def _keeps_last(m: Match, before: Shape, after: Shape, parameters: tuple[Ref, ...]) -> Refusal | None:
     if m.opset < 13:
         return Refusal("before opset 13 Softmax works over several axes")
     count = len(before) - m.attr("axis") % len(before)
     if count > len(after) or before[-count:] != after[-count:]:
         return Refusal("the Reshape changes the normalised axes")
-    return None
+    return refuse_broadcast_scale(parameters, count)
 
 
 def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], rank: int) -> Ref:

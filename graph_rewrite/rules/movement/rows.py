@@ -100,7 +100,8 @@ def _is_move(m: Match, node: Node) -> bool:
     if node.op == "Gather":
         (indices,) = others
         return indices.constant is not None and is_readable(indices.constant)
-    return node.op != "Slice" or all(ints(other) is not None for other in others)
+    # Before opset 10 the ranges of Slice were attributes.
+    return node.op != "Slice" or (len(others) >= 2 and all(ints(other) is not None for other in others))
 
 
 def _data(node: Node) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from graph_rewrite.rewriting.replacement import Ref, ReplacementBuilder
 from graph_rewrite.rewriting.rule import Refusal, Rule
 from graph_rewrite.rules.helpers.axes import concat, inverse, permutation, reshape, sizes_of, split, stripped, transpose
 from graph_rewrite.rules.helpers.elementwise import BINARY, UNARY, apply_like
-from graph_rewrite.rules.helpers.operands import in_order
+from graph_rewrite.rules.helpers.operands import in_order, refuse_broadcast_scale
 
 NORMALISATIONS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LayerNormalization", "RMSNormalization"})
 ONE_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax"})
@@ -184,7 +184,7 @@ class TransposeAfterNormalisation(_Movement):
         return op.any_of(NORMALISATIONS)(moved, rest, axis=op.attr("axis", -1), _label="f")
 
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
-        return _keeps_axes(m, permutation(m.attr("p"), x.rank))
+        return _keeps_axes(m, permutation(m.attr("p"), x.rank), rest)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         perm = permutation(m.attr("p"), x.rank)
@@ -200,7 +200,7 @@ class TransposeBeforeNormalisation(_Movement):
         return op.Transpose(normal, perm=op.attr("p"))
 
     def check(self, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Refusal | None:
-        return _keeps_axes(m, permutation(m.attr("p"), x.rank))
+        return _keeps_axes(m, permutation(m.attr("p"), x.rank), rest)
 
     def target(self, op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...]) -> Any:
         perm = permutation(m.attr("p"), x.rank)
@@ -257,12 +257,13 @@ def _permuted(op: ReplacementBuilder, y: Ref, perm: tuple[int, ...]) -> Ref:
     return reshape(op, moved, stripped(moved.shape))
 
 
-def _keeps_axes(m: Match, perm: tuple[int, ...]) -> Refusal | None:
+def _keeps_axes(m: Match, perm: tuple[int, ...], parameters: tuple[Ref, ...]) -> Refusal | None:
     if m.node("f").op in ONE_AXIS:
         return None if m.opset >= 13 else Refusal("before opset 13 Softmax works over several axes")
     first = m.attr("axis") % len(perm)
-    kept = perm[first:] == tuple(range(first, len(perm)))
-    return None if kept else Refusal("the normalised axes do not stay the last ones")
+    if perm[first:] != tuple(range(first, len(perm))):
+        return Refusal("the normalised axes do not stay the last ones")
+    return refuse_broadcast_scale(parameters, len(perm) - first)
 
 
 def _normalise(op: ReplacementBuilder, m: Match, x: Ref, rest: tuple[Ref, ...], axes: tuple[int, ...]) -> Ref:

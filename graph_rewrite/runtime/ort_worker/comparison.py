@@ -22,6 +22,7 @@ from .deployment import Deployment
 from .extra_inputs import ExtraInputs, Noise, Runs, Stopwatch, compare_with_noise, judge_all
 from .feeds import Feeds, FeedSpec
 from .following import follow
+from .narrow_floats import storable
 from .probing import probe
 from .runtimes.opening import open_session
 from .session_runs import Report, Values, feeds_of, refusal, run_model
@@ -158,7 +159,8 @@ class Keeper:
         if not all(isinstance(value, np.ndarray) for value in values.values()):
             return finding
         path = self.folder / f"{len(list(self.folder.iterdir()))}.npz"
-        np.savez(path, **values)
+        arrays: dict[str, Any] = {name: storable(value) for name, value in values.items()}
+        np.savez(path, **arrays)
         return replace(finding, kept=str(path))
 
 

@@ -195,8 +195,9 @@ class Worker:
         _inject_fault(side["path"])
         runner = Runner(side["path"], Deployment.from_request(side["deployment"]), recipes)
         self._enter("candidate: run")
-        repeats = repeats_for(runner.warm_up(plan.warmup))
-        self._enter("candidate: time", expect_s=plan.budget_s)
+        run_s = runner.warm_up(plan.warmup)
+        repeats = repeats_for(run_s)
+        self._enter("candidate: time", expect_s=plan.budget_s + plan.min_pairs * repeats * run_s)
         clock = _CLOCKS[request.get("clock", "wall")]
         return {"samples": time_alone(runner.run, plan, repeats, clock, runner.turn_to), "repeats": repeats}
 

@@ -132,6 +132,7 @@ def test_an_interrupted_or_killed_training_goes_on(tower: Path, tmp_path: Path, 
     if end == signal.SIGINT:
         assert process.returncode == 130, stderr
         (hint,) = (line for line in stderr.splitlines() if "Go on with:" in line)
+        assert "python train.py" in hint
         assert "--resume" in hint
         assert "--set env.horizon=4" in hint
     before = load_checkpoint(stopped / "checkpoint").description.timesteps
@@ -205,6 +206,7 @@ def test_two_environments_in_processes_of_their_own(tower: Path, tmp_path: Path)
         (("evaluate.py", "--model", "tower.onnx", "--shape", "x=1"), "--shape"),
         (("train.py", "--model", "tower.onnx", "--resume", "nowhere"), "no checkpoint"),
         (("train.py", "--model", "bertt"), "bertt"),
+        (("train.py", "--model", "tower.onnx", "--n-envs", "0"), "--n-envs must be 1 or more"),
         (("train.py", "--modle", "bert"), "modle"),
     ],
 )

@@ -102,7 +102,7 @@ def interrupted(line: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest
     told = capsys.readouterr().err
     (command,) = (text.partition("Go on with: ")[2] for text in told.splitlines() if text.startswith("stopped;"))
     words = shlex.split(command)
-    assert words[:2] == ["python", "train.py"]
+    assert words[:2] == ["rewritegym", "train"]
     return words[2:]
 
 

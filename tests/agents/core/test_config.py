@@ -33,6 +33,8 @@ def test_paper_configuration_holds_the_published_hyper_parameters() -> None:
         ("horizon", "write it as key=value"),
         ("encoder.residual=1", "encoder.residual must be bool"),
         ("ppo.n_steps=true", "ppo.n_steps must be int"),
+        ("ppo.batch_size=0", "ppo.batch_size must be 1 or more, not 0"),
+        ("training.n_envs=0", "training.n_envs must be 1 or more, not 0"),
     ],
 )
 def test_bad_settings_say_what_is_wrong(setting: str, message: str) -> None:

@@ -110,6 +110,8 @@ def test_options_have_the_type_of_their_defaults() -> None:
         ("taso:alpha=wide", "alpha must be a number"),
         ("taso:deployment=perhaps", "deployment must be true or false"),
         ("greedy:beam=0", "beam and depth must be 1 or more"),
+        ("random:horizon=0", "horizon and measure_every must be at least 1"),
+        ("random:measure_every=0", "horizon and measure_every must be at least 1"),
         ("mcts:selection=ucb", "selection must be one of auto, uct, puct"),
         ("gready:beam=2", "there is no agent 'gready'"),
     ],

@@ -57,6 +57,14 @@ def test_budgets_hold(tmp_path: Path, agent: Any, budget: Budget) -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
+def test_a_few_applications_are_not_all_left_for_the_choices_of_deployment(open_tower: OpenTower, agent: Any) -> None:
+    problem = open_tower(2, "both")
+    assert problem.rewriter.deployment
+    result = agent(prices=PRICES).optimize(problem, Budget(50, 60.0, applications=12))
+    assert any(growth.rule for growth in result.growth)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
 def test_a_larger_model_is_improved_by_rules_of_the_library(open_tower: OpenTower, agent: Any) -> None:
     prices = OperatorPrices(lambda spec: 2.0 if spec.op == "Transpose" else 1.0)
     problem = open_tower(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable
@@ -187,6 +188,20 @@ def test_an_interrupted_training_goes_on_with_what_it_had(make: Make) -> None:
     assert labels(second) >= known
     assert second.progress.rounds >= 1  # what was timed and not learnt is learnt, though nothing new is timed
     assert load_checkpoint(second.run_folder).description.trained_on.count(", after ") == 1
+
+
+@pytest.mark.parametrize(("measured_on", "speedup"), [(None, 9.0), ("another machine", 1.0)])
+def test_a_speedup_that_was_measured_elsewhere_is_no_best_one(
+    make: Make, measured_on: str | None, speedup: float
+) -> None:
+    first = make("first")
+    first.save()
+    file = first.folder / "training.json"
+    values = json.loads(file.read_text())
+    values["progress"]["best_speedup"] = 9.0
+    file.write_text(json.dumps({**values, "measured_on": measured_on or values["measured_on"]}))
+    second = make("second", resume=first.run_folder)
+    assert second.progress.best_speedup == speedup
 
 
 def test_a_run_on_another_model_lends_its_policy_alone(make: Make) -> None:

@@ -55,12 +55,33 @@ def test_models_of_other_libraries_become_files(tower: Path, tmp_path: Path) -> 
     path = as_file(onnx_ir.load(tower), tmp_path)
     assert np.allclose(expected(path), expected(tower))
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()).train()
+    module[0].eval()
     exported = as_file(module, tmp_path, torch.ones(2, 4))
-    assert module.training  # as it was handed over
+    assert [part.training for part in module.modules()] == [True, False, True]  # as it was handed over
     session = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"])
     feeds = {session.get_inputs()[0].name: np.ones((2, 4), np.float32)}
     wanted = module(torch.ones(2, 4)).detach().numpy()
     assert np.allclose(session.run(None, feeds)[0], wanted, atol=1e-6)
+
+
+def test_a_model_in_memory_may_say_that_its_weights_are_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = parsed("(float[4,32] x) => (float[4,32] y) { y = MatMul(x, w) }", weights("w", 32, 32))
+    x = {"x": np.ones((4, 32), np.float32)}
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, x)[0]
+    onnx.save(model, tmp_path / "saved.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
+    onnx.external_data_helper.convert_model_to_external_data(model, location="later.data", size_threshold=0)
+    before = model.SerializeToString(deterministic=True)
+    (tmp_path / "other").mkdir()
+    bare = onnx.load(tmp_path / "saved.onnx", load_external_data=False)
+    with pytest.raises(UserError, match="give the path of the model's file"):
+        as_file(bare, tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+    for given in (model, bare):
+        path = as_file(given, tmp_path / "other")
+        assert np.array_equal(onnxruntime.InferenceSession(path).run(None, x)[0], wanted)
+    assert model.SerializeToString(deterministic=True) == before
 
 
 def test_a_large_model_in_memory_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,11 @@ def test_the_budget_holds_and_the_result_is_checked(open_tower: OpenTower, untra
     assert cost(result.graph) < cost(problem.model.original)
 
 
+def test_no_time_gives_the_original(open_tower: OpenTower, untrained: Path) -> None:
+    result = PPOAgent(untrained).optimize(open_tower(), Budget(measurements=40, seconds=0.0))
+    assert result.is_original
+
+
 @pytest.mark.parametrize("applications", [0, 1, 17])
 def test_replayed_steps_count_as_applications_too(open_tower: OpenTower, untrained: Path, applications: int) -> None:
     budget = Budget(measurements=40, seconds=60.0, applications=applications)

@@ -226,6 +226,11 @@ def test_a_recorded_path_is_taken_up_again(open_tower: OpenTower) -> None:
         assert (mine.key, mine.action) == (its.key, its.action)
         assert np.array_equal(mine.mask, its.mask)
         assert all(np.array_equal(mine.observation[name], its.observation[name]) for name in mine.observation)
+    lucky = {**record, "latency": {**record["latency"], "speedup": 9.0, "ci95": [8.9, 9.1]}}
+    for measured_on, speedup in ((record["measured_on"], 8.9), ("another machine", env.speedup)):
+        fresh, _ = explored(open_tower(), restarts=0.3, episodes=0)
+        assert fresh.go_on({**lucky, "measured_on": measured_on})
+        assert fresh.speedup == speedup
     for damaged in ({**record, "graph_hash": "another"}, {**record, "keys": ["gone", *record["keys"]]}):
         fresh, _ = explored(open_tower(), restarts=0.3, episodes=0)
         assert not fresh.go_on(damaged)

@@ -12,7 +12,7 @@ from benchmarks.protocol.contestants import Contestant
 from benchmarks.protocol.harness import Harness
 from benchmarks.protocol.judging.judge import Protocol
 from benchmarks.protocol.plan import TablePlan
-from benchmarks.protocol.searches.runs import MISSING, OUTCOME, Run, disturbed
+from benchmarks.protocol.searches.runs import FAILED, MISSING, OUTCOME, Run, disturbed
 from benchmarks.protocol.table import Row, check_no_shared_measurement, counts
 from graph_rewrite.errors import UserError
 from tests.benchmarks.protocol.planted import GOOD, Machine, Searches, tools
@@ -187,6 +187,15 @@ def test_a_search_beside_something_else_on_its_core_is_repeated_once(tmp_path: P
     again = Searches()
     assert harness(tmp_path, again, models=("m",)).rows() == rows
     assert not again.made
+
+
+def test_a_search_that_failed_is_not_repeated_with_a_disturbed_one(tmp_path: Path) -> None:
+    slow = {"search": {"speedup": 2.0, "speedup_ci95": [1.9, 2.1], "latency_ms": 1.3, "baseline_ms": 4.0}}
+    searches = Searches({"taso@60/0": slow, "greedy@60/1": {"status": FAILED, "reason": "it broke"}})
+    rows = harness(tmp_path, searches, models=("m",)).rows()
+    assert searches.made.count("m taso@60/0") == 2
+    assert searches.made.count("m greedy@60/1") == 1
+    assert [row["failure"] for row in rows] == ["", "", "it broke", ""]
 
 
 def test_an_outcome_says_what_disturbed_its_search(tmp_path: Path) -> None:

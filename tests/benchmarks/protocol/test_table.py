@@ -75,7 +75,7 @@ def test_wrong_results_do_not_count() -> None:
     right = run_row(run_of(1), outcome(run_of(1)), judgement(greedy__1=verdict()))
     assert [counts(one) for one in (row, unverified, peer, right)] == [False, False, False, True]
     assert ratios_by_model([row, unverified, peer, right]) == {
-        ("agent", "greedy", 60.0): {"m": [pytest.approx([math.log(1.25)] * 6)]}
+        ("agent", "greedy", 60.0): {"m": [[0.0] * 6, [0.0] * 6, pytest.approx([math.log(1.25)] * 6)]}
     }
 
 

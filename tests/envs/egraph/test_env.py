@@ -13,7 +13,9 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.env_checker import check_env as check_env_sb3
 
 import rewritegym
+from envs import GraphSpaceWrapper
 from envs.egraph.env import EGraphRewriteEnv
+from envs.graph_rewrite.wrappers import NODE_COLUMNS
 from graph_rewrite.egraph import apply_rule, from_graph
 from graph_rewrite.egraph.costs import costed
 from graph_rewrite.egraph.extract import extract
@@ -125,6 +127,22 @@ def test_fork_and_restore(make_egraph_env: MakeEGraphEnv) -> None:
         other.restore({**state, "steps": ["NoSuchRule"]})
     with pytest.raises(ReplayError, match="another model"):
         other.restore({**state, "model_hash": "x"})
+    with pytest.raises(ReplayError, match="horizon"):
+        make_egraph_env(horizon=3).restore(state)
+    with pytest.raises(ReplayError, match="before the last of them"):
+        other.restore({**state, "steps": [other.no_op, *state["steps"]]})
+
+
+def test_it_is_a_graph_space_too(make_egraph_env: MakeEGraphEnv) -> None:
+    inner = make_egraph_env()
+    env = GraphSpaceWrapper(inner)
+    graph, _ = env.reset(seed=0)
+    assert env.observation_space.contains(graph)
+    legal = np.flatnonzero(env.action_masks()[:-1])
+    assert 0 < len(legal) < len(inner.rules)
+    heads = graph.nodes[graph.nodes[:, NODE_COLUMNS.index("head")] == 1]
+    assert heads[:, NODE_COLUMNS.index("candidate")].tolist() == (legal + 1).tolist()
+    assert heads[:, NODE_COLUMNS.index("legal")].all()
 
 
 def test_maskable_ppo_learns_on_it(make_egraph_env: MakeEGraphEnv) -> None:

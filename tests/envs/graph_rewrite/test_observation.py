@@ -15,7 +15,9 @@ from envs import GraphRewriteEnv
 from envs.features import NODE_FEATURES, NODE_RECORDS, SHAPE_SCALE, node_records
 from envs.observation import CANDIDATE_FEATURES, GLOBAL_FEATURES, Observation, feature_sizes
 from envs.vocabulary import CANDIDATE, NO_OP, operator_vocabulary, rule_vocabulary
+from graph_rewrite.errors import InvalidRewriteError
 from graph_rewrite.ir.graph import Graph
+from graph_rewrite.rewriting.candidates import Candidate
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import problem_of
 from tests.strategies import models
@@ -271,6 +273,24 @@ class TestFullMetaGraph:
         for name in ("candidate_rule", "candidate_features", "globals"):
             assert np.array_equal(first[name], second[name])
         assert np.array_equal(short.action_masks(), whole.action_masks())
+
+    def test_what_cannot_be_applied_is_left_out(self, make_env: MakeEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+        known = make_env(full_meta_graph=True, max_nodes=4096, max_edges=8192)
+        known.reset()
+        kept = [candidate.key for candidate in known.candidates if candidate.rule != "DropIdentity"]
+        apply = Candidate.apply
+
+        def refusing(candidate: Candidate) -> Graph:
+            if candidate.rule == "DropIdentity":
+                raise InvalidRewriteError("the graph has a cycle")
+            return apply(candidate)
+
+        monkeypatch.setattr(Candidate, "apply", refusing)
+        env = make_env(full_meta_graph=True, max_nodes=4096, max_edges=8192)
+        observation, info = env.reset()
+        assert [candidate.key for candidate in env.candidates] == kept
+        assert info["candidates_cut"] == len(known.candidates) - len(kept) > 0
+        assert env.observation_space.contains(observation)
 
     def test_limits_cut_earlier(self, make_env: MakeEnv) -> None:
         assert make_env(full_meta_graph=True, max_nodes=100).reset()[1]["candidates_cut"] > 20

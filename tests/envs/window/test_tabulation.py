@@ -167,6 +167,9 @@ def test_other_files_are_refused(table: WindowTable, tmp_path: Path, monkeypatch
     path = tmp_path / "x.npz"
     with pytest.raises(UserError, match="cannot be read"):
         WindowTable.load(path)
+    path.write_bytes(b"")
+    with pytest.raises(UserError, match="no table of windows"):
+        WindowTable.load(path)
     np.savez(path, other=np.zeros(1))
     with pytest.raises(UserError, match="no table of windows"):
         WindowTable.load(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from graph_rewrite.delivery import equivalence
 from graph_rewrite.delivery.equivalence import equivalent
@@ -85,3 +85,14 @@ def test_the_time_limit_holds(rough: Path, fine: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(equivalence, "is_nearer", late)
     with pytest.raises(OutOfTime):
         equivalent(rough, fine, CPU)
+
+
+def test_texts_beside_the_numbers_are_kept_and_fed_too(rough: Path, fine: Path) -> None:
+    for path in (rough, fine):
+        model = onnx.load(path)
+        model.graph.input.append(helper.make_tensor_value_info("text", TensorProto.STRING, [2]))
+        model.graph.output.append(helper.make_tensor_value_info("same", TensorProto.STRING, [2]))
+        model.graph.node.append(helper.make_node("Identity", ["text"], ["same"]))
+        onnx.save(model, path)
+    found = equivalent(rough, fine, CPU)
+    assert found.ok, found.message

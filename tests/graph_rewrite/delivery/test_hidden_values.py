@@ -15,6 +15,7 @@ from tests.graph_rewrite.sample_models import parsed, weights
 from tests.runtimes import every_provider
 
 CPU = Deployment()
+ZERO = np.array(0, np.float32)
 BODY = "t = MatMul(x, w)  h = Relu(t)  m = MatMul(h, head)  y = Add(m, b)"
 
 
@@ -68,6 +69,27 @@ def test_a_value_of_another_name_and_shape_may_prove_it(tmp_path: Path) -> None:
     zero = numpy_helper.from_array(np.float32(0), "zero")
     assert compared(tmp_path, before, after, zero).ok
     assert not compared(tmp_path, before, after.replace("Max(t, zero)", "LeakyRelu(t)"), zero).ok
+
+
+@every_provider
+def test_a_model_in_a_cache_of_links_finds_its_weights(tmp_path: Path, provider: str) -> None:
+    """Hugging Face's cache: model and weights are links from a snapshot into a folder of blobs."""
+    head = numpy_helper.from_array(np.zeros((4, 5), np.float32), "head")
+    tensors = (weights("w", 3, 4), head, weights("b", 5))
+    snapshot, blobs = tmp_path / "models--a--b" / "snapshots" / "1", tmp_path / "models--a--b" / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    text = f"(float[2,3] x) => (float[2,5] y) {{ {BODY} }}"
+    path = snapshot / "m.onnx"
+    onnx.save(parsed(text, *tensors), path, save_as_external_data=True, location="m.data", size_threshold=0)
+    for file in sorted(snapshot.iterdir()):
+        file.rename(blobs / f"blob of {file.name}")
+        file.symlink_to(Path("..", "..", "blobs", f"blob of {file.name}"))
+    other = parsed(text.replace("h = Relu(t)", "h = Max(t, zero)"), *tensors, numpy_helper.from_array(ZERO, "zero"))
+    onnx.save(other, tmp_path / "optimised.onnx")
+    found = equivalent(path, tmp_path / "optimised.onnx", Deployment(provider))
+    assert found.ok, found.message
+    assert found.message.endswith("the values before it agree: h")
 
 
 def test_nothing_is_told_where_no_value_has_a_counterpart(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from graph_rewrite.delivery import ship
 from graph_rewrite.delivery.deployed import recorded_deployment, session, sidecar_of
+from graph_rewrite.delivery.equivalence import Equivalence
 from graph_rewrite.delivery.ship import CheckedModel, UnverifiedModelError, checked_model, kept_original
 from graph_rewrite.latency import Deployment
 from graph_rewrite.onnx_files import saving
@@ -127,3 +128,13 @@ def test_the_saved_file_goes_with_its_object(original: Path) -> None:
     del checked
     gc.collect()
     assert not folder.exists()
+
+
+def test_a_comparison_that_breaks_off_leaves_no_file(original: Path) -> None:
+    def broken(path: Path, deployment: Deployment) -> Equivalence:
+        raise KeyboardInterrupt
+
+    work = original.parent / "work"
+    with pytest.raises(KeyboardInterrupt):
+        checked_model(load(original), original, OTHER, workspace=work, compare=broken)
+    assert list(work.iterdir()) == []

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.experience import ExperienceStore
-from graph_rewrite.experience.exchange import Merged, export, exported, labels_of, merge, needed, rows_of
+from graph_rewrite.experience.exchange import MergedRows, export, exported, labels_of, merge, needed, rows_of
 from graph_rewrite.experience.statistics import statistics_of
 from tests.graph_rewrite.experience.rows import made_up
 
@@ -52,8 +52,8 @@ def test_merging_is_idempotent_and_knows_no_order(tmp_path: Path, parts: list[li
         store = ExperienceStore(tmp_path / f"{name}.sqlite3")
         store.path.unlink(missing_ok=True)
         order.shuffle(files)  # type: ignore[attr-defined]
-        assert merge(files, store) == Merged(len({n for numbers in parts for n in numbers}), 0)
-        assert merge(files, store) == Merged(0, 0)
+        assert merge(files, store) == MergedRows(len({n for numbers in parts for n in numbers}), 0)
+        assert merge(files, store) == MergedRows(0, 0)
         export(store.path, tmp_path / f"{name}.xz")
         merged.append((tmp_path / f"{name}.xz").read_bytes())
         store.close()
@@ -124,7 +124,7 @@ def test_damaged_rows_of_what_is_merged_are_counted(tmp_path: Path) -> None:
     store = store_with(tmp_path / "x.sqlite3", [0, 1, 2])
     with closing(sqlite3.connect(store.path)) as connection, connection:
         connection.execute("UPDATE label SET checksum = 'x' WHERE id = (SELECT min(id) FROM label)")
-    assert merge([store.path], ExperienceStore(tmp_path / "y.sqlite3")) == Merged(2, 1)
+    assert merge([store.path], ExperienceStore(tmp_path / "y.sqlite3")) == MergedRows(2, 1)
 
 
 @pytest.mark.parametrize(

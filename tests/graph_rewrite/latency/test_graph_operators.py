@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from graph_rewrite import load
 from graph_rewrite.latency import OperatorCostMeter
@@ -10,6 +12,7 @@ from graph_rewrite.latency.graph_operators import operators_of
 from graph_rewrite.onnx_files.loading import load as load_model
 from graph_rewrite.rules.rewriter import Rewriter
 from tests.envs.fakes import write_tower
+from tests.graph_rewrite.sample_models import parsed, weights
 
 
 def test_one_spec_per_operator_and_equal_ones_have_equal_keys(tmp_path: Path) -> None:
@@ -20,6 +23,17 @@ def test_one_spec_per_operator_and_equal_ones_have_equal_keys(tmp_path: Path) ->
     product = specs[0]
     assert (product.input_types, product.output_types) == (((1, (4, 4)), (1, (4, 4))), ((1, (4, 4)),))
     assert product.constant_inputs == {1: None}
+
+
+def test_many_constant_indices_are_timed_where_they_lie() -> None:
+    indices = np.random.default_rng(0).integers(0, 512, 100)
+    text = "(float[512,8] x) => (float[100,8] y) { a = Gather(x, i) y = Add(a, w) }"
+    graph = load(parsed(text, numpy_helper.from_array(indices, "i"), weights("w", 100, 8)))
+    gather, add = operators_of(graph)
+    found = gather.constant_inputs[1]
+    assert found is not None
+    assert found.tolist() == indices.tolist()
+    assert add.constant_inputs == {1: None}
 
 
 def test_the_sum_of_operators_falls_when_operators_go(tmp_path: Path) -> None:

@@ -243,9 +243,11 @@ class TestFaults:
         memory = ResultMemory(tmp_path)
         memory.remember(result())
         file = next(tmp_path.glob("*.json"))
-        file.write_text(json.dumps(json.loads(file.read_text()) | {"format_version": 99}))
+        newer = json.dumps(json.loads(file.read_text()) | {"format_version": 99})
+        file.write_text(newer)
         assert memory.recall("f" * 32, HERE) == []
-        assert file.exists()
+        assert not memory.remember(result())
+        assert file.read_text() == newer
 
     def test_a_folder_that_is_a_file(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")

@@ -68,8 +68,8 @@ def check_rule(
     exact, runtime = run_graph(graph, feeds), run_onnxruntime(graph, feeds)
     for candidate in candidates:
         after = candidate.apply()
-        _assert_close(exact, run_graph(after, feeds), rtol, f"{candidate.description}, float64")
-        _assert_close(runtime, run_onnxruntime(after, feeds), rtol_float32, f"{candidate.description}, ONNX Runtime")
+        assert_close(exact, run_graph(after, feeds), rtol, f"{candidate.description}, float64")
+        assert_close(runtime, run_onnxruntime(after, feeds), rtol_float32, f"{candidate.description}, ONNX Runtime")
     results = [candidate.apply() for candidate in single]
     if becomes is not None:
         assert ops(results[0]) == sorted(becomes), f"{rule.name} gives {ops(results[0])}, expected {sorted(becomes)}"
@@ -116,7 +116,8 @@ def run_onnxruntime(graph: Graph, feeds: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(array) for array in session.run(None, dict(feeds))]
 
 
-def _assert_close(expected: Sequence[Array], found: Sequence[Array], rtol: float, what: str) -> None:
+def assert_close(expected: Sequence[Array], found: Sequence[Array], rtol: float, what: str) -> None:
+    """Assert that arrays are equal up to a tolerance, relative to the largest element of each."""
     assert len(expected) == len(found)
     for i, (before, after) in enumerate(zip(expected, found, strict=True)):
         assert before.shape == after.shape, f"{what}: output {i} has shape {after.shape}, expected {before.shape}"

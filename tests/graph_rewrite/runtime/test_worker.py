@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from graph_rewrite.latency import Deployment, FeedSpec, Plan, WorkerStartError
 from graph_rewrite.runtime import WorkerClient, WorkerFailure
 from graph_rewrite.runtime.leaf_process import leaf_environment
 from graph_rewrite.runtime.ort_worker.options.optimizers import TRANSFORMERS
+from tests.graph_rewrite.sample_models import parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 HELLO = {"kind": "hello"}
@@ -101,6 +103,23 @@ def test_segfault(client: WorkerClient, good: Path, tmp_path: Path, monkeypatch:
     assert caught.value.status == "crash"
     assert caught.value.phase.startswith("candidate")
     assert client.request(compare(good, good))["status"] == "ok"
+
+
+def test_long_runs_of_one_model_are_no_hang(tmp_path: Path) -> None:
+    """A model that takes longer for the fewest samples than the worker may go without progress."""
+    text = "(float[2048,2048] x) => (float[2048,2048] y) { a = MatMul(x, x) b = MatMul(a, x) y = MatMul(b, x) }"
+    onnx.save(parsed(text), tmp_path / "slow.onnx")
+    plan = Plan(min_pairs=16, max_pairs=16, warmup=1, budget_s=0.1)
+    request = {
+        "kind": "time",
+        "candidate": {"path": str(tmp_path / "slow.onnx"), "deployment": Deployment().to_request()},
+        "feeds": FeedSpec().to_json(),
+        "plan": plan.to_json(),
+    }
+    with WorkerClient(timeout_s=2.0) as client:
+        reply = client.request(request)
+    assert reply["status"] == "ok"
+    assert len(reply["samples"]) == 16
 
 
 def test_hang_is_killed(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

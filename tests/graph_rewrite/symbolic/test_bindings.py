@@ -45,6 +45,20 @@ def test_a_symbol_has_one_size_wherever_it_stands(tmp_path: Path) -> None:
         bind(path, ["x:2,6,4", "mask:2,7,4"])
 
 
+def test_a_sum_of_dimensions_is_what_its_parts_are(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "sum.onnx",
+        "(float[past, 4] x, float[total, 4] z) => (float[past, 4] u, float[total, 4] v) { u = Relu(x) v = Relu(z) }",
+    )
+    model = onnx.load(path)
+    for info in (model.graph.input[1], model.graph.output[1]):
+        info.type.tensor_type.shape.dim[0].dim_param = "past + 1"
+    onnx.save(model, path)
+    assert bind(path, ["x:3,4", "z:4,4"]).values == ({"past": 3},)
+    with pytest.raises(UserError, match=r"dimension past \+ 1 is 4 by the other dimensions, not 9"):
+        bind(path, ["x:3,4", "z:9,4"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -10,6 +10,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from graph_rewrite import load
 from graph_rewrite.rewriting.rule import Rule
 from graph_rewrite.runtime import Deployment, FeedSpec, Recipes, Runner
 from graph_rewrite.symbolic import attempts
@@ -97,6 +98,14 @@ def test_each_of_several_inputs_is_a_file_of_its_own(tmp_path: Path) -> None:
         with np.load(spec.npz or "") as arrays:
             np.testing.assert_array_equal(arrays["x"], x[number : number + 1])
             np.testing.assert_array_equal(arrays["y"], np.ones((1, 4), np.float32))
+
+
+def test_an_input_may_have_any_name(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(onnx.parser.parse_model(MODEL.replace("4] x,", "4] file,").replace("Relu(x)", "Relu(file)")), path)
+    (spec,) = write_data(load(path, {"file": (1, 4), "y": (1, 4)}), [FeedSpec()], tmp_path / "data")
+    with np.load(spec.npz or "") as arrays:
+        assert {name: array.shape for name, array in arrays.items()} == {"file": (1, 4), "y": (1, 4)}
 
 
 class TestMeasuring:

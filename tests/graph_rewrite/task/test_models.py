@@ -51,7 +51,7 @@ class TestFiles:
         assert model.report.folded == 1
 
     def test_ways_to_name_a_file(self, path: Path) -> None:
-        uris = [path.name, f"file:{path.name}", f"file:{path}", path.as_uri(), f"./{path.name}"]
+        uris = [path.name, f"file:{path.name}", f"file:{path}", path.as_uri(), f"./{path.name}", f"file:/{path}"]
         hashes = {open_model(uri).original.hash for uri in uris}
         assert len(hashes) == 1
         assert [open_model(uri).uri for uri in uris] == uris

@@ -19,6 +19,7 @@ from graph_rewrite.task.problem import Problem
 from graph_rewrite.task.workspace import VARIABLE, remove_abandoned, roomiest, workspace
 from tests.envs.conftest import MakeEnv
 from tests.envs.fakes import OperatorCountMeter, count_operators, write_tower
+from tests.graph_rewrite.sample_models import parsed
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -213,3 +214,14 @@ def test_models_are_raised_to_the_opset_that_the_provider_has(
     assert open_problem(f"file:{path}", provider=provider, meter=count_operators).model.graph.opset == opset
     asked = open_problem(f"file:{path}", provider=provider, meter=count_operators, target_opset=21)
     assert asked.model.graph.opset == 21
+
+
+def test_models_that_differ_in_names_alone_are_measured_by_their_own(tmp_path: Path) -> None:
+    for name in ("x", "other"):
+        path = tmp_path / f"{name}.onnx"
+        text = f"(float[4,4] {name}) => (float[4,4] y) {{ a = Neg({name}) b = Neg(a) y = Relu(b) }}"
+        onnx.save(parsed(text), path)
+        problem = open_problem(f"file:{path}", provider="cpu", cached=False)
+        candidates = problem.rewriter.candidates(problem.model.graph)
+        latency = problem.measure(next(c for c in candidates if c.rule == "DropInvolution").apply())
+        assert latency.ok, latency.message

@@ -122,7 +122,7 @@ def _put_beside(path: str, weights: str) -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
             try:
-                os.link(file, place)
+                os.link(os.path.realpath(file), place)  # a link to a link would be one
             except OSError:  # another file system
                 shutil.copyfile(file, place)
 

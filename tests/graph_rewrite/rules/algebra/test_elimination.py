@@ -90,6 +90,7 @@ REFUSED = [
         ComposeCasts, "(int64[2] x) => (y) { a = Cast<to=11>(x) y = Cast<to=7>(a) }",
         "double does not hold every int64",
     ),
+    Case(ComposeCasts, "(int32[2] x) => (y) { a = Cast<to=11>(x) y = Cast<to=8>(a) }", "how a number is written"),
     Case(AddZero, "(float[2,3] x) => (y) { y = Add(x, c) }", "not 0 everywhere", {"c": weights(3)}),
     Case(AddZero, "(float[3] x) => (y) { y = Add(x, c) }", "a larger shape", {"c": np.zeros((2, 3))}),
     Case(MulOne, "(float[3] x) => (y) { y = Mul(x, c) }", "not 1 everywhere", {"c": np.array([1, 1, 2.0])}),

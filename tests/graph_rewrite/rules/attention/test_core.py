@@ -6,7 +6,6 @@ import pytest
 from graph_rewrite import Rewriter
 from graph_rewrite.rules.attention import core as A
 from graph_rewrite.rules.attention import forms as F
-from graph_rewrite.rules.attention import masks as M
 from tests.graph_rewrite.rules.checking import check_rule, model, ops, refuses, weights
 
 B, T, S, H, D = 2, 4, 6, 3, 5
@@ -198,6 +197,9 @@ def test_masks_that_may_hide_all_keys_are_refused(rule):
     blind[2] = -np.inf
     refuses(rule, attention(mask=blind), "hide all keys")
     refuses(rule, attention(mask=np.zeros((S, S), dtype=bool)), "hide all keys")
+    # The mask leaves the last key to all queries, and causality hides that from all but the last query.
+    last = np.where(np.arange(S) == S - 1, 0.0, -np.inf).astype(np.float32)
+    refuses(rule, attention(", is_causal=1", last), "hide all keys")
     names = ", ".join(f"float[{B},{S},{H * D}] {x}" for x in "qkv")
     call = f"Attention<q_num_heads={H}, kv_num_heads={H}>(q, k, v, mask)"
     refuses(rule, model(f"({names}, float[{S},{S}] mask) => (y) {{ y = {call} }}"), "hide all keys")
@@ -250,49 +252,3 @@ def test_transpose_between_reshapes_that_merge_and_split():
     check_rule(F.TransposeOfMergedBatch, model(text), becomes=["Transpose"])
     refuses(F.TransposeOfMergedBatch, model(text.replace("{-1, 4, 5}", "{-1, 2, 10}")), "merge the leading axes")
     refuses(F.TransposeOfMergedBatch, model(text.replace("{2, 3, 5, 4}", "{3, 2, 5, 4}")), "split the leading axes")
-
-
-def test_mask_that_hides_nothing_is_dropped():
-    check_rule(M.DropOpenMask, attention(mask=np.zeros((1, S), dtype=np.float32).repeat(S, 0)), becomes=["Attention"])
-    check_rule(M.DropOpenMask, attention(mask=np.ones((S, S), dtype=bool)), becomes=["Attention"])
-    refuses(M.DropOpenMask, attention(mask=triangle()), "changes scores")
-    refuses(M.DropOpenMask, attention(mask=np.zeros((S, S - 1), dtype=np.float32)), "shorter")
-
-
-SEEN = np.tri(S, dtype=bool)
-
-
-@pytest.mark.parametrize("mask", [triangle(), triangle(-np.inf), triangle(-1e9), triangle()[None, None], SEEN])
-def test_causal_mask_is_a_flag(mask):
-    (flagged,) = check_rule(M.CausalMaskAsFlag, attention(mask=mask), becomes=["Attention"])
-    assert [node.attrs["is_causal"] for node in flagged.nodes.values()] == [1]
-    check_rule(M.CausalFlagAsMask, flagged, becomes=["Attention"])
-
-
-def test_other_masks_are_no_flag():
-    refuses(M.CausalMaskAsFlag, attention(mask=triangle(-100.0)), "not 0 up to the diagonal and very negative above")
-    refuses(M.CausalMaskAsFlag, attention(mask=triangle().T.copy()), "not 0 up to the diagonal")
-    refuses(M.CausalMaskAsFlag, attention(mask=np.zeros((S, S - 1), dtype=np.float32)), "column per key")
-
-
-def test_selection_by_a_constant_is_a_mask():
-    text = f"(float[{B},{H},{S},{S}] x) => (y) {{ s = Where(seen, x, c) y = Softmax(s) }}"
-    check_rule(M.SelectionAsMask, model(text, seen=SEEN, c=np.float32(-3.4e38)), becomes=["Add", "Softmax"])
-    refuses(M.SelectionAsMask, model(text, seen=SEEN, c=np.float32(-100)), "may still matter")
-    refuses(M.SelectionAsMask, model(text, seen=np.tri(S, k=-1, dtype=bool), c=np.float32(-1e30)), "sees nothing")
-    across = model(text.replace("Softmax", "Softmax<axis=2>"), seen=SEEN, c=np.float32(-1e30))
-    refuses(M.SelectionAsMask, across, "does not run over the keys")
-
-
-@pytest.mark.parametrize("packed_heads", [True, False])
-def test_causal_attention_in_blocks(packed_heads):
-    shape = (B, 8, H * D) if packed_heads else (B, H, 8, D)
-    attrs = f"is_causal=1, q_num_heads={H}, kv_num_heads={H}" if packed_heads else "is_causal=1"
-    inputs = ", ".join(f"float[{','.join(map(str, shape))}] {x}" for x in "qkv")
-    graph = model(f"({inputs}) => (y) {{ y = Attention<{attrs}>(q, k, v) }}")
-    check_rule(M.CausalAttentionInBlocks, graph, becomes=[*["Attention"] * 4, "Concat", *["Slice"] * 6, "Split"])
-
-
-def test_causal_attention_that_makes_no_blocks():
-    refuses(M.CausalAttentionInBlocks, attention(", is_causal=1"), "6 queries do not make 4 equal blocks")
-    refuses(M.CausalAttentionInBlocks, attention(", is_causal=1", queries=T), "differ in number")

@@ -49,3 +49,10 @@ def test_scaled_product():
     again = text.format("com.microsoft.FusedMatMul<alpha=0.5>", "Mul")
     check_rule(M.FuseScaleMore, model(again, c=scale), becomes=["FusedMatMul"], rtol=FLOAT32)
     refuses(M.FuseDividedMatMul, model(by, c=np.float32(0)), "the scale is inf")
+
+
+def test_a_product_over_transposed_batches_is_left_alone():
+    text = """(float[4,4,4] a, float[4,4,4] b) => (float[4,4,4] y) <float[4,4,4] p> { t = Transpose<perm=[0,2,1]>(a)
+        p = com.microsoft.FusedMatMul<transBatchA=1>(t, b) y = Mul(p, c) }"""
+    for rule in (M.FuseLeftTransposeMore, M.FuseScaleMore, M.SplitFusedMatMul):
+        refuses(rule, model(text, c=np.float32(0.3)), "with its batches")

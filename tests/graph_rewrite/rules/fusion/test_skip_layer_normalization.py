@@ -50,6 +50,7 @@ def test_other_normalisations_are_no_skip_layer_normalization():
     rule = F.FuseSkipLayerNormalization
     text = RESIDUAL.replace("epsilon=1e-6", "axis=1")
     refuses(rule, model(text, gamma=weights(5, 8), beta=weights(5, 8)), "more than the last axis")
+    refuses(rule, model(RESIDUAL, gamma=weights(5, 8), beta=NORM["beta"]), "not one number per channel")
     refuses(rule, model(RESIDUAL.replace("[2,5,8]", "[2,1,5,8]"), **NORM), "2 or 3 axes")
     refuses(rule, model(RESIDUAL.replace("float[2,5,8] skip", "float[2,1,8] skip"), **NORM), "more than the batch")
     text = RESIDUAL.replace("float[2,5,8] x, float[2,5,8] skip", "float[2,1,8] x, float[1,5,8] skip")

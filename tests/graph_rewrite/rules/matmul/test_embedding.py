@@ -132,6 +132,11 @@ def test_a_normalisation_over_more_than_a_row():
     refuses(E.NormOfLookup, body, "more than the last axis")
 
 
+def test_a_scale_that_differs_from_position_to_position():
+    body = graph("r = Gather(t, i) y = LayerNormalization(r, both)", both=eighths(3, 8))
+    refuses(E.NormOfLookup, body, "more than the normalised axes")
+
+
 @pytest.mark.parametrize("f", ["Add(r, c)", "Sub(c, r)", "Mul(r, two)", "Div(r, two)", "Add(one, r)"])
 def test_arithmetic_with_rows(f):
     body = graph(f"r = Gather(t, i) y = {f}", two=np.float32(2), one=eighths(1, 8) + 1)

@@ -121,6 +121,10 @@ REFUSED = [
         "(float[2,3,4] x) => (y) { a = LayerNormalization<axis=1>(x, w) y = Reshape(a, s) }",
         "changes the normalised axes", {"s": [6, 4], "w": weights(3, 4)},
     ),
+    Case(
+        ReshapeBeforeNormalisation, "(float[2,3,4] x) => (y) { a = LayerNormalization(x, w, b) y = Reshape(a, s) }",
+        "more than the normalised axes", {"s": [6, 4], "w": weights(4), "b": weights(3, 4)},
+    ),
     Case(TransposeAsReshape, "(float[2,3] x) => (y) { y = Transpose(x) }", "change places"),
     Case(ReshapeAsTranspose, "(float[2,3] x) => (y) { y = Reshape(x, s) }", "not the same", {"s": [3, 2]}),
     Case(

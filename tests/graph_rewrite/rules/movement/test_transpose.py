@@ -154,6 +154,11 @@ REFUSED = [
         "do not stay the last ones", {"s": weights(3, 4)},
     ),
     Case(
+        TransposeAfterNormalisation,
+        "(float[2,3,4] x) => (y) { a = Transpose<perm=[1,0,2]>(x) y = LayerNormalization(a, s) }",
+        "more than the normalised axes", {"s": weights(2, 4)},
+    ),
+    Case(
         MatMulOfTransposes,
         "(float[4,2,3] b, float[2,3,4] a) => (y) { s = Transpose<perm=[1,2,0]>(b) t = Transpose<perm=[0,2,1]>(a) y "
         "= MatMul(s, t) }",
