@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import onnx_ir
 from google.protobuf.unknown_fields import UnknownFieldSet
+from numpy.typing import NDArray
 
 from graph_rewrite.errors import UserError
 from graph_rewrite.onnx_files.subgraphs import attribute_graphs
@@ -184,27 +185,28 @@ class MappedFiles:
 
     def tensor(self, tensor: onnx.TensorProto, folder: Path) -> onnx_ir.TensorProtocol:
         """Return an external tensor that `check_tensor` accepted. It is mapped now, and not when it is first read: a
-        model saved over its own files then does no harm. Elements of fewer than 8 bits are left to `read_tensor`.
+        model saved over its own files then does no harm.
 
         Raises:
             OSError: the file cannot be read any more.
         """
-        dtype, count = onnx_ir.DataType(tensor.data_type), math.prod(tensor.dims)
-        if dtype.bitwidth < 8:
-            return read_tensor(tensor, folder)
+        dtype, shape = onnx_ir.DataType(tensor.data_type), tuple(tensor.dims)
+        stored = self._bytes(tensor, folder)
+        if dtype.bitwidth < 8 and len(stored):
+            return onnx_ir.PackedTensor(stored, dtype, shape=shape, name=tensor.name)
         kind = dtype.numpy() if sys.byteorder == "little" else dtype.numpy().newbyteorder("<")
-        if not count:
-            return onnx_ir.Tensor(np.empty(tuple(tensor.dims), kind), dtype, name=tensor.name)
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        content = self._content(os.path.realpath(folder / entries["location"]))
-        array = np.frombuffer(content, kind, count, int(entries.get("offset", 0))).reshape(tuple(tensor.dims))
-        return onnx_ir.Tensor(array, dtype, name=tensor.name)
+        array = stored.view(kind) if len(stored) else np.empty(0, kind)
+        return onnx_ir.Tensor(array.reshape(shape), dtype, name=tensor.name)
 
-    def _content(self, path: str) -> mmap.mmap:
+    def _bytes(self, tensor: onnx.TensorProto, folder: Path) -> NDArray[np.uint8]:
+        if not (size := _size(tensor)):
+            return np.empty(0, np.uint8)
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = os.path.realpath(folder / entries["location"])
         if path not in self._known:
             with open(path, "rb") as file:
                 self._known[path] = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        return self._known[path]
+        return np.frombuffer(self._known[path], np.uint8, size, int(entries.get("offset", 0)))
 
 
 def check_tensors(model: onnx.ModelProto, folder: Path, label: str) -> None:
